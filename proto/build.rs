@@ -25,7 +25,7 @@ const WRITTEN: [&str; 12] = [
 ];
 
 /// Messages that are only answered and stored, and may gain fields.
-const SHOWN: [&str; 33] = [
+const SHOWN: [&str; 34] = [
     "AddWatchReply",
     "ApplyReply",
     "AuditEntry",
@@ -50,6 +50,7 @@ const SHOWN: [&str; 33] = [
     "ListWatchesReply",
     "NodeStats",
     "Outcome",
+    "QuotaState",
     "RemoveWatchReply",
     "ResetStatementsReply",
     "ResolveReply",
@@ -62,10 +63,11 @@ const SHOWN: [&str; 33] = [
 ];
 
 /// Fields whose JSON differs from their type: left out when empty, or merged into the fields around them.
-const FIELDS: [(&str, &str); 6] = [
+const FIELDS: [(&str, &str); 7] = [
     ("ApplyRequest.steps", "#[schema(value_type = Vec<step::Kind>)]"),
     ("ClientInfo.node", "#[serde(flatten)]"),
     ("CostTablesReply.tables", "#[serde(flatten)]"),
+    ("GroupState.quota", "#[serde(skip_serializing_if = \"Option::is_none\")]"),
     ("Group.parent", "#[serde(skip_serializing_if = \"String::is_empty\")]"),
     ("Group.query_limit", "#[serde(skip_serializing_if = \"Option::is_none\")]"),
     ("QueryLimit.ru", "#[serde(skip_serializing_if = \"String::is_empty\")]"),
@@ -80,6 +82,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     // A group is far larger than the other steps. Maps are ordered, so that equal tables are equal texts.
     let builder = tonic_prost_build::configure()
         .boxed(".tidegate.v1.Step.kind.group")
+        // Few grants have one.
+        .boxed(".tidegate.v1.GrantEntry.allowance")
         // It holds a secret.
         .skip_debug([".tidegate.v1.CreateTokenReply"])
         .btree_map(".tidegate.v1.CostTable.ru_per_unit");

@@ -1,5 +1,5 @@
-//! Why an operation was not admitted. Each answer names the group; only `Throttled` and `Unavailable` are worth
-//! a retry.
+//! Why an operation was not admitted. Each answer names the group; only `Throttled`, `QuotaUsedUp` and `Unavailable`
+//! are worth a retry.
 //!
 //! An answer given at once borrows the name: counting its references would double the cost of a refusal.
 
@@ -22,6 +22,14 @@ pub enum Refused<G = GroupName> {
         group: G,
         /// An attempt before this will be refused, too.
         retry_after: Duration,
+    },
+    /// The group has used its quota. An answer, not a fault.
+    #[error("group {group} has used up its quota; the next window begins in {resets_in:?}")]
+    QuotaUsedUp {
+        /// The group.
+        group: G,
+        /// Time to the next window, before which nothing of this size is admitted.
+        resets_in: Duration,
     },
     /// No lease, and the controller did not give one.
     #[error(
@@ -82,6 +90,7 @@ impl<'a> Refused<&'a GroupName> {
             Refusal::Throttled { retry_after } => {
                 Self::Throttled { group, retry_after: duration(retry_after) }
             }
+            Refusal::QuotaUsedUp { resets_in } => Self::QuotaUsedUp { group, resets_in: duration(resets_in) },
             Refusal::Unavailable { retry_after } => {
                 Self::Unavailable { group, retry_after: duration(retry_after) }
             }
@@ -96,6 +105,7 @@ impl<'a> Refused<&'a GroupName> {
         let group = self.group().clone();
         match self {
             Self::Throttled { retry_after, .. } => Refused::Throttled { group, retry_after },
+            Self::QuotaUsedUp { resets_in, .. } => Refused::QuotaUsedUp { group, resets_in },
             Self::Unavailable { retry_after, .. } => Refused::Unavailable { group, retry_after },
             Self::UnknownGroup { .. } => Refused::UnknownGroup { group },
             Self::NeverFits { cost, max, .. } => Refused::NeverFits { group, cost, max },
@@ -117,6 +127,7 @@ impl<G: Borrow<GroupName>> Refused<G> {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Throttled { retry_after, .. } | Self::Unavailable { retry_after, .. } => Some(*retry_after),
+            Self::QuotaUsedUp { resets_in, .. } => Some(*resets_in),
             Self::TooManyWaiters { .. } => Some(Duration::from_secs(1)),
             Self::UnknownGroup { .. }
             | Self::NeverFits { .. }
@@ -129,6 +140,7 @@ impl<G: Borrow<GroupName>> Refused<G> {
     pub fn group(&self) -> &GroupName {
         match self {
             Self::Throttled { group, .. }
+            | Self::QuotaUsedUp { group, .. }
             | Self::Unavailable { group, .. }
             | Self::UnknownGroup { group }
             | Self::NeverFits { group, .. }

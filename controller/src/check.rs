@@ -19,6 +19,7 @@ use crate::identity::tokens::StoredTokens;
 use crate::leasing::clients::StoredClient;
 use crate::leasing::lineage::Lineage;
 use crate::leasing::proof::KEY_BYTES;
+use crate::leasing::quotas::StoredWindow;
 use crate::name::GroupName;
 use crate::service::{Service, ServiceConfig};
 use crate::statements::runaways::Runaway;
@@ -192,6 +193,10 @@ impl Seen {
             Table::Runaways => {
                 u64_of(table, key)?;
                 Runaway::load(&json(table, value)?).map_err(|error| bad(table, &error.to_string()))?;
+            }
+            Table::Quotas => {
+                StoredWindow::load(value)?;
+                checked.leftover += u64::from(!self.groups.contains_key(&group_of(table, key)?));
             }
             Table::Parts => {
                 let (_, group) = pair_of(table, key)?;

@@ -32,5 +32,5 @@ pub mod store;
 mod tls;
 
 pub use config::{Config, ConfigError};
-pub use definitions::{audit, bindings, definition, group_fields};
+pub use definitions::{audit, bindings, definition, group_fields, quota};
 pub use server::{Controller, Running, StartError, StopError};

@@ -99,6 +99,14 @@ fn group_state(row: GroupRow) -> v1::GroupState {
         demand: rate_text(row.view.demand),
         leases: u32::try_from(row.view.leases).unwrap_or(u32::MAX),
         bound_rate: row.bound.map(rate_text).unwrap_or_default(),
+        quota: row.quota.map(|quota| v1::QuotaState {
+            amount: amount_text(quota.amount),
+            used: amount_text(quota.used),
+            unused: amount_text(quota.unused),
+            lost: amount_text(quota.lost),
+            left: amount_text(quota.left()),
+            resets_in_us: quota.resets_in.0,
+        }),
     }
 }
 

@@ -177,10 +177,12 @@ impl Service {
         let _alone = self.flushing();
         self.accounts().flush_alone()?;
         // Nothing was granted, so the stop is as unclean as the start was.
-        let Some(snapshot) = self.lock().leasing.stop(self.clock.now()) else { return Ok(()) };
+        let Some((snapshot, quotas)) = self.lock().leasing.stop(self.clock.now()) else { return Ok(()) };
         let seal = self.store.seal()?;
         let leases = SavedLeases::from(&snapshot).sealed(seal, self.clock.unix_ms());
-        self.commit(&[put_json(Table::Meta, META_CLEAN.to_vec(), &leases)?])
+        let mut batch = vec![put_json(Table::Meta, META_CLEAN.to_vec(), &leases)?];
+        quotas.rows(&mut batch)?;
+        self.commit(&batch)
     }
 
     /// The state. A panic elsewhere does not stop the service: every method leaves the state consistent before it calls

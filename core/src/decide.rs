@@ -5,9 +5,10 @@
 
 use crate::division::Party;
 use crate::engine::{EngineConfig, LowerOrder};
-use crate::exchange::{Enforcement, Grant, LeaseTerms};
+use crate::exchange::{Allowance, Enforcement, Grant, LeaseTerms};
 use crate::group::{ClientId, Fallback, GroupId};
 use crate::lease::{Granted, Lease};
+use crate::quota::Need;
 use crate::tree::{Chain, Group, Tree};
 use crate::units::{Rate, Ru, Span, Time};
 
@@ -121,10 +122,29 @@ impl Decision<'_> {
         terms.lump_wanted =
             self.up().any(|group| group.spec.limit().is_some() && !group.live.queue.is_empty());
         let Granted { rate, cap, fill, lump, .. } = *lease.granted();
+        terms.allowance = self.allowance(lease, renew_after);
+        if terms.allowance.is_some_and(|share| share.ceiling < lease.share.used() + first_of_quota(lease)) {
+            // Others may give back what they do not use; of a quota that is used up, there is none.
+            let used_up = terms.allowance.is_some_and(|share| share.left < first_of_quota(lease));
+            terms.ask_again =
+                terms.ask_again.max(if used_up { renew_after } else { Span(renew_after.0 / 4) });
+        }
         terms.ack_now = lease.held().rate.0 - rate.0 > lease.held().rate.0 / 8;
         (terms.rate, terms.cap, terms.fill, terms.lump) = (rate, cap, fill, lump);
         lease.answered(self.now.after(terms.ask_again));
         Grant::Leased(terms)
+    }
+
+    /// The client's share of the quota, enough until the answer to its next renewal: while there is plenty for all that it
+    /// can spend by its lease, later for its load alone.
+    fn allowance(&mut self, lease: &mut Lease, renew_after: Span) -> Option<Allowance> {
+        self.chain.quota()?;
+        let (granted, reported) = (lease.granted(), lease.reported());
+        let lasts = renew_after + renew_after;
+        let most = granted.rate.over(lasts) + granted.cap + lease.tokens().lump + reported.largest;
+        let load = reported.demand.over(lasts) + reported.backlog + reported.largest;
+        let head = if reported.backlog.is_positive() { reported.largest } else { Ru::ZERO };
+        self.tree.give_share(self.chain, self.now, lease, Need { most, load: load.min(most), head })
     }
 
     /// The part of a client's share for operations that fit the bucket while one waits for a lump: what they need, but
@@ -309,6 +329,11 @@ impl Decision<'_> {
     fn is_short(&self) -> bool {
         self.up().any(|group| group.short_until > self.now)
     }
+}
+
+/// What the operation that waits needs of a quota; without one, any operation.
+fn first_of_quota(lease: &Lease) -> Ru {
+    if lease.reported().backlog.is_positive() { lease.reported().largest } else { Ru(1) }
 }
 
 /// Keeps a rate that is only a trifle too high: lowering it would cost an acknowledgement and gain nothing.

@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 
 use crate::decide::Decision;
-use crate::exchange::{Ask, Enforcement, Grant, Held, LeaseTerms};
+use crate::exchange::{Ask, Enforcement, Grant, Held, LeaseTerms, Spending};
 use crate::group::{ClientId, Fallback, GroupId};
 use crate::lease::Lease;
 use crate::tree::{Chain, Tree};
@@ -151,20 +151,22 @@ impl Engine {
         let known = self.tree.at(chain.slot()).live.leases.get(&client).copied();
         let mut lease = self.lift(&chain, known);
         let (known_client, enforcement) = (lease.seq() > 0, self.tree.enforcement(&chain));
+        self.tree.hear_share(&chain, &mut lease, ask);
         self.tree.hear(&chain, now, &mut lease, seq, ask);
-        // An unlimited node reports nothing held though it may spend, so its lease stays; a node that gave up ignores
-        // the answer.
+        // An unlimited node reports nothing held though it may spend, so its lease stays; so does that of one which keeps a
+        // share of a quota: the answer takes it back. A node that gave up kept none, and ignores the answer.
         if ask.gives_up()
+            && !lease.share.is_kept()
             && !known.is_some_and(|lease| lease.granted().unlimited)
             && self.tree.is_limited(&chain)
         {
-            self.drop_interest(&chain, group, client, &lease);
-            self.drop_lease(&chain, group, client);
+            self.let_go(&chain, (client, group), &mut lease);
             // A node that asks for nothing without having given up applies the answer, so this repeats its earlier
             // fallback.
             let fallback = self.tell_fallback(now, &chain, client, (None, ask.acked_seq), enforcement);
             self.assert_invariants();
-            return Some(Grant::Leased(LeaseTerms { enforcement, ..self.idle_terms(&chain, fallback) }));
+            let terms = self.idle_terms(&chain, now, &ask.spending, fallback);
+            return Some(Grant::Leased(LeaseTerms { enforcement, ..terms }));
         }
         let fallback = self.tell_fallback(now, &chain, client, (Some(seq), ask.acked_seq), enforcement);
         let recovering = self.recovers(&chain, now);
@@ -172,9 +174,7 @@ impl Engine {
             && (!Self::readmit(now, until, &mut lease, known_client, proven)
                 || fallback.outweighs(lease.held().rate))
         {
-            self.drop_interest(&chain, group, client, &lease);
-            self.drop_lease(&chain, group, client);
-            self.assert_invariants();
+            self.let_go(&chain, (client, group), &mut lease);
             let ask_again = until.since(now).min(Span::secs(1));
             return Some(Grant::Recovering { ask_again, fallback: Some(fallback) });
         }
@@ -205,6 +205,14 @@ impl Engine {
         Some(grant)
     }
 
+    /// Drops a lease, which is out of the sums, with what its node wants.
+    fn let_go(&mut self, chain: &Chain, (client, group): (ClientId, GroupId), lease: &mut Lease) {
+        self.drop_interest(chain, group, client, lease);
+        self.tree.lose_share(lease);
+        self.drop_lease(chain, group, client);
+        self.assert_invariants();
+    }
+
     /// Takes a lease into the ledger in recovery: a node keeps at most what it had. False: it proved nothing.
     fn readmit(now: Time, until: Time, lease: &mut Lease, known_client: bool, proven: Option<Held>) -> bool {
         if known_client {
@@ -226,7 +234,7 @@ impl Engine {
         let mut ask = if never { Ask { backlog: Ru::ZERO, head: Ru::ZERO, ..*ask } } else { *ask };
         if enforcement.paced {
             // An operation of any size starts at the rate and waits for no lump.
-            ask.head = Ru::ZERO;
+            (ask.largest, ask.head) = (ask.largest.max(ask.head), Ru::ZERO);
         }
         ask
     }
@@ -382,7 +390,8 @@ impl Engine {
         self.advance(&chain, now);
         self.forget_interest(&chain, id, client);
         let known = self.tree.at(chain.slot()).live.leases.get(&client).copied();
-        self.lift(&chain, known);
+        let mut lease = self.lift(&chain, known);
+        self.tree.lose_share(&mut lease);
         self.drop_lease(&chain, id, client);
         self.drop_if_gone(id);
     }
@@ -411,7 +420,7 @@ impl Engine {
     }
 
     /// Terms for a node that gave its lease up.
-    fn idle_terms(&self, chain: &Chain, fallback: Fallback) -> LeaseTerms {
+    fn idle_terms(&self, chain: &Chain, now: Time, told: &Spending, fallback: Fallback) -> LeaseTerms {
         let spec = &self.tree.at(chain.slot()).spec;
         LeaseTerms {
             ttl: spec.ttl,
@@ -419,6 +428,7 @@ impl Engine {
             max_fit: self.tree.max_fit(chain),
             max_debt: spec.max_debt,
             fallback,
+            allowance: self.tree.spent_share(chain, now, told),
             ..LeaseTerms::default()
         }
     }

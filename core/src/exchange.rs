@@ -37,6 +37,8 @@ pub struct Ask {
     pub debt: Ru,
     /// Operations waiting for admission.
     pub waiting: u64,
+    /// What was used of the group's quota.
+    pub spending: Spending,
 }
 
 impl Ask {
@@ -48,6 +50,32 @@ impl Ask {
             && !self.backlog.is_positive()
             && !self.head.is_positive()
     }
+}
+
+/// A node's use of its group's quota, operations under way at their estimates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Spending {
+    /// The window in which it counts; 0: the node has no share of a quota.
+    pub window: u64,
+    /// RU used since the node's first share in it.
+    pub used: Ru,
+    /// The most that the node may use until a new grant arrives.
+    pub ceiling: Ru,
+}
+
+/// A node's share of its group's quota.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Allowance {
+    /// The window in which it counts.
+    pub window: u64,
+    /// The most that the node may use in it, all that it has used included.
+    pub ceiling: Ru,
+    /// The quota.
+    pub amount: Ru,
+    /// What is left of it for all nodes, shares that they have not used included.
+    pub left: Ru,
+    /// Time to the end of the window.
+    pub resets_in: Span,
 }
 
 /// The spending power of a node between two grants.
@@ -131,6 +159,8 @@ pub struct LeaseTerms {
     pub lump_wanted: bool,
     /// How the node holds operations to the terms.
     pub enforcement: Enforcement,
+    /// Its share of the quota, if the group or one above it has one.
+    pub allowance: Option<Allowance>,
 }
 
 /// How a node holds operations to its lease.

@@ -126,6 +126,8 @@ pub struct GroupSpec {
     pub shadow: bool,
     /// How operations follow each other, here and below.
     pub policy: Policy,
+    /// RU that all nodes together may use within each window of the calendar, here and below. The caller opens windows.
+    pub quota: Option<Ru>,
 }
 
 impl GroupSpec {
@@ -155,16 +157,19 @@ impl GroupSpec {
             max_debt: Ru::whole(1_000),
             shadow: false,
             policy: Policy::TokenBucket,
+            quota: None,
         }
     }
 
-    /// The rate that the group and everything below it never exceed; `None`: the group has no limit of its own.
+    /// The rate that the group and everything below it never exceed; `None`: the group has no limit of its own. A quota
+    /// may be used up within a second, and not faster: so its nodes have leases, by which they count what they use.
     pub fn limit(&self) -> Option<Rate> {
-        match (self.rate, self.burstable) {
+        let by_rate = match (self.rate, self.burstable) {
             (None, _) | (_, Burstable::Unlimited) => None,
             (Some(rate), Burstable::Off) => Some(rate),
             (Some(rate), Burstable::Moderated(cap)) => Some(rate.max(cap)),
-        }
+        };
+        by_rate.or_else(|| self.quota.map(|quota| Rate(quota.0).min(Rate::MAX)))
     }
 
     /// When a client renews if nothing happens: often enough that one lost message does not cost the lease.
@@ -176,6 +181,11 @@ impl GroupSpec {
     pub fn depth(&self) -> Option<Ru> {
         let limit = self.limit()?;
         Some(self.burst.unwrap_or_else(|| limit.over(Span::secs(1)).max(Ru(1))))
+    }
+
+    /// The largest operation that the group can ever cover; `None` when any.
+    pub(crate) fn largest(&self) -> Option<Ru> {
+        self.depth().into_iter().chain(self.quota).min()
     }
 }
 

@@ -36,6 +36,7 @@ impl Engine {
             }
         }
         self.check_leases()?;
+        self.check_quotas()?;
         self.tree.iter().try_for_each(|group| {
             self.check_sums(group)?;
             let stale = || self.stale(group).map_or(Ok(()), |what| Err(format!("{what} is stale")));
@@ -59,6 +60,21 @@ impl Engine {
                 self.expiries.len(),
                 self.holders.len()
             ));
+        }
+        Ok(())
+    }
+
+    /// The sums of each quota are those of the shares below.
+    fn check_quotas(&self) -> Result<(), String> {
+        for group in self.tree.iter() {
+            let Some(quota) = group.quota.as_deref() else { continue };
+            let leases = self.tree.iter().flat_map(|group| group.live.leases.values());
+            if !quota.is_of(leases.map(|lease| lease.share)) {
+                return Err(format!(
+                    "group {}: the shares of the quota do not add up: {quota:?}",
+                    group.id.0
+                ));
+            }
         }
         Ok(())
     }

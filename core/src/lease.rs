@@ -7,6 +7,7 @@
 
 use crate::exchange::{Ask, Held};
 use crate::fill::Member;
+use crate::quota::Share;
 use crate::units::{Rate, Ru, Span, Time};
 use crate::want::{AVERAGED, covers};
 
@@ -22,6 +23,8 @@ pub(crate) struct Lease {
     /// The rate that the client wants, while the division has it.
     wish: Option<Rate>,
     place: Place,
+    /// Its share of the quota of its group or one above.
+    pub share: Share,
     /// The rate by which the group lists the lease; `None` while it does not.
     pub listed: Option<Rate>,
 }

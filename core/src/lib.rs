@@ -38,6 +38,7 @@ mod parts;
 mod plausible;
 pub mod policy;
 mod pool;
+pub mod quota;
 pub mod ranks;
 mod recall;
 pub mod slew;

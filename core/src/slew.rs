@@ -5,7 +5,7 @@
 //! ppm is much for a crystal). In: microseconds of both clocks, read together. Out: ppm, the worst of the last minute
 //! or two, since a lease that began in a slew is as long as a minute.
 
-use crate::exchange::{Grant, LeaseTerms};
+use crate::exchange::{Allowance, Grant, LeaseTerms};
 use crate::units::{MICRO, Span, Time};
 
 /// Readings closer than this are ignored. At a tenth of it, a delay between two readings would look like a slew of
@@ -71,7 +71,11 @@ impl Grant {
             )
         };
         match self {
-            Self::Leased(terms) => Self::Leased(LeaseTerms { ttl: shorter(terms.ttl), ..terms }),
+            Self::Leased(terms) => {
+                let allowance =
+                    terms.allowance.map(|share| Allowance { resets_in: shorter(share.resets_in), ..share });
+                Self::Leased(LeaseTerms { ttl: shorter(terms.ttl), allowance, ..terms })
+            }
             Self::Unlimited { ttl, renew_after, fallback } => {
                 Self::Unlimited { ttl: shorter(ttl), renew_after, fallback }
             }

@@ -13,6 +13,7 @@ use crate::index::{Index, Slot};
 use crate::live::Live;
 use crate::parts::Parts;
 use crate::pool::Pool;
+use crate::quota::Quota;
 use crate::units::{Rate, Ru, Time};
 
 /// Deepest nesting below the root.
@@ -23,6 +24,8 @@ pub const MAX_DEPTH: usize = 8;
 pub(crate) struct Chain {
     slots: [Slot; MAX_DEPTH + 1],
     len: usize,
+    /// The level whose definition has a quota; one on each way has. Found with the chain, since each renewal asks twice.
+    quota: Option<Slot>,
 }
 
 impl Chain {
@@ -35,6 +38,11 @@ impl Chain {
     pub(crate) fn slot(&self) -> Slot {
         let [slot, ..] = self.slots;
         slot
+    }
+
+    /// The level with a quota.
+    pub(crate) fn quota(&self) -> Option<Slot> {
+        self.quota
     }
 }
 
@@ -56,6 +64,8 @@ pub(crate) struct Group {
     pub lumps_until: Time,
     /// The division of its fallback; few groups divide one.
     pub parts: Option<Box<Parts>>,
+    /// Its quota in the present window, once one is open.
+    pub quota: Option<Box<Quota>>,
     pub live: Live,
 }
 
@@ -73,6 +83,7 @@ impl Group {
             short_until: Time(0),
             lumps_until: Time(0),
             parts: None,
+            quota: None,
             live: Live::default(),
         }
     }
@@ -149,9 +160,10 @@ impl Hash for Group {
             short_until,
             lumps_until,
             parts,
+            quota,
             live,
         } = self;
-        (id, spec, pool, removed, children, recovering_until, short_until, lumps_until, parts, live)
+        (id, spec, pool, removed, children, recovering_until, short_until, lumps_until, parts, quota, live)
             .hash(state);
     }
 }
@@ -218,7 +230,7 @@ impl Tree {
 
     /// The largest operation that the group and its ancestors can ever cover.
     pub(crate) fn max_fit(&self, chain: &Chain) -> Ru {
-        self.up(chain).filter_map(|group| group.spec.depth()).min().unwrap_or(Ru::MAX)
+        self.up(chain).filter_map(|group| group.spec.largest()).min().unwrap_or(Ru::MAX)
     }
 
     /// Whether any group of a chain has a limit.
@@ -287,12 +299,18 @@ impl Tree {
     /// The group and its ancestors; `None` when it does not exist or is nested too deeply.
     pub(crate) fn chain(&self, id: GroupId) -> Option<Chain> {
         let slot = self.index.get(id)?;
-        let mut chain = Chain { slots: [slot; MAX_DEPTH + 1], len: 1 };
-        let mut above = self.at(slot).above;
+        let group = self.at(slot);
+        let quota = group.spec.quota.map(|_| slot);
+        let mut chain = Chain { slots: [slot; MAX_DEPTH + 1], len: 1, quota };
+        let mut above = group.above;
         while let Some(slot) = above {
             *chain.slots.get_mut(chain.len)? = slot;
             chain.len += 1;
-            above = self.at(slot).above;
+            let group = self.at(slot);
+            if group.spec.quota.is_some() {
+                chain.quota = Some(slot);
+            }
+            above = group.above;
         }
         Some(chain)
     }

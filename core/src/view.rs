@@ -91,6 +91,11 @@ impl Engine {
         })
     }
 
+    /// The rate that a group and everything below it never exceed.
+    pub fn limit(&self, id: GroupId) -> Option<Rate> {
+        self.tree.get(id)?.spec.limit()
+    }
+
     /// The leases on a group.
     pub fn leases(&self, id: GroupId) -> impl Iterator<Item = LeaseView> {
         self.tree.get(id).into_iter().flat_map(|group| group.live.leases.iter()).map(|(client, lease)| {

@@ -42,6 +42,7 @@ pub fn create_group_text(group: &v1::Group, dialect: SqlDialect) -> String {
     if group.policy == "paced" {
         option("POLICY", "PACED");
     }
+    option("QUOTA", &quota_text(&group.quota, dialect));
     if let Some(limit) = &group.query_limit {
         option("QUERY_LIMIT", &format!("({})", limit_text(limit, |name| quoted_name(name, dialect))));
     }
@@ -49,6 +50,14 @@ pub fn create_group_text(group: &v1::Group, dialect: SqlDialect) -> String {
         option("COMMENT", &quoted_string(&group.comment, dialect));
     }
     format!("CREATE RESOURCE GROUP {} {}", quoted_name(&group.name, dialect), options.join(", "))
+}
+
+/// `1000000 PER DAY 'Europe/Berlin'`.
+fn quota_text(quota: &str, dialect: SqlDialect) -> String {
+    let mut words = quota.splitn(4, ' ');
+    let window: Vec<String> = words.by_ref().take(3).map(str::to_ascii_uppercase).collect();
+    let zone = words.next().map(|zone| format!(" {}", quoted_string(zone, dialect)));
+    window.join(" ") + &zone.unwrap_or_default()
 }
 
 /// A rule against runaway statements as TiDB shows it: `EXEC_ELAPSED='20s', ACTION=KILL, WATCH=EXACT DURATION='1m0s'`.
@@ -133,6 +142,18 @@ mod tests {
         ]
     }
 
+    /// A quota as the controller prints it.
+    fn quota() -> impl Strategy<Value = String> {
+        let per = prop_oneof![Just("minute"), Just("hour"), Just("day"), Just("month")];
+        let zone = prop_oneof![
+            Just(""),
+            Just(" Europe/Berlin"),
+            Just(" America/Port-au-Prince"),
+            Just(" Etc/GMT+2")
+        ];
+        (decimal(), per, zone).prop_map(|(amount, per, zone)| format!("{amount} per {per}{zone}"))
+    }
+
     fn action() -> impl Strategy<Value = (String, String)> {
         let plain = prop_oneof![Just("dryrun"), Just("cooldown"), Just("kill")];
         prop_oneof![
@@ -175,7 +196,11 @@ mod tests {
             or_empty(decimal().boxed()),
             "\\PC{0,40}",
             or_empty(decimal().boxed()),
-            prop_oneof![Just(("", "")), Just(("shadow", "")), Just(("", "paced")), Just(("shadow", "paced"))],
+            (
+                prop_oneof![Just(""), Just("shadow")],
+                prop_oneof![Just(""), Just("paced")],
+                or_empty(quota().boxed()),
+            ),
         );
         let numbers =
             (0..=10_000_u32, any::<u64>(), any::<u64>(), any::<u64>(), proptest::option::of(limit()));
@@ -200,6 +225,7 @@ mod tests {
             comment: texts.9,
             enforcement: texts.11.0.to_owned(),
             policy: texts.11.1.to_owned(),
+            quota: texts.11.2,
             query_limit,
             max_wait_us,
             ..v1::Group::default()

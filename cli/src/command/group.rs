@@ -46,6 +46,7 @@ pub(crate) enum GroupCommand {
         tidegate group alter shop --rate 1500 --expect-revision 7\n  \
         tidegate group alter shop --parent /           (move it to the top)\n  \
         tidegate group alter shop --rate unlimited     (a limit is lifted by name only)\n  \
+        tidegate group alter shop --quota '1000000 per day America/Sao_Paulo'\n  \
         tidegate group alter shop --query-limit \"EXEC_ELAPSED='60s', ACTION=KILL, WATCH=SIMILAR DURATION='10m'\"\n  \
         tidegate group alter shop --query-limit none")]
     Alter {
@@ -132,6 +133,10 @@ pub(crate) struct Settings {
     /// rate; nothing is saved up.
     #[arg(long, value_name = "HOW")]
     policy: Option<String>,
+    /// RU of all nodes together in each minute, hour, day or month of the calendar, here and below: '1000000 per day' in
+    /// UTC, '5000 per month Europe/Berlin' in a zone; none takes it away. What is used stays used until the next window.
+    #[arg(long, value_name = "RU per PERIOD [ZONE]")]
+    quota: Option<String>,
     /// When a statement is a runaway and what happens to it: limits EXEC_ELAPSED, RU, ROWS; ACTION=DRYRUN, COOLDOWN,
     /// KILL or SWITCH_GROUP(group); WATCH=EXACT or SIMILAR, and its DURATION. Or none. SQL gateways enforce it.
     #[arg(long, value_name = "RULE")]
@@ -205,6 +210,7 @@ impl Settings {
             owner = self.owner;
             enforcement = self.enforcement;
             policy = self.policy;
+            quota = self.quota;
             weight = self.weight;
             ttl_us = self.leases.ttl.map(|ttl| ttl.0);
             renew_us = self.leases.renew.map(|renew| renew.0);

@@ -104,8 +104,12 @@ fn groups(groups: &[v1::GroupState]) -> Table {
         Column::number("DEMAND (RU/s)"),
         Column::number("LEASES").leaves(2),
         Column::number("BOUND (RU/s)").leaves(3),
+        Column::number("QUOTA LEFT (RU)").leaves(4),
+        Column::number("RESETS IN").leaves(5),
     ]);
     for group in groups {
+        let quota = group.quota.as_ref();
+        let resets = |quota: &v1::QuotaState| Span::millis(quota.resets_in_us / 1_000).to_string();
         table.row([
             group.group.clone(),
             group.committed.clone(),
@@ -113,6 +117,8 @@ fn groups(groups: &[v1::GroupState]) -> Table {
             group.demand.clone(),
             group.leases.to_string(),
             group.bound_rate.clone(),
+            quota.map(|quota| quota.left.clone()).unwrap_or_default(),
+            quota.map(resets).unwrap_or_default(),
         ]);
     }
     table

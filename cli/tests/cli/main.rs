@@ -27,6 +27,8 @@ mod node;
 #[cfg(test)]
 mod policy;
 #[cfg(test)]
+mod quota;
+#[cfg(test)]
 mod runaways;
 #[cfg(test)]
 mod settings;

@@ -3,7 +3,7 @@
 //! Amounts on the wire are 0 to 10^18 micro-RU, rates 0 to 10^15 micro-RU per second; anything else refuses the whole
 //! entry, so that a broken controller cannot plant a lease that the core would have to mistrust.
 
-use tidegate_core::exchange::{Ask, Enforcement, Grant, LeaseTerms};
+use tidegate_core::exchange::{Allowance, Ask, Enforcement, Grant, LeaseTerms, Spending};
 use tidegate_core::group::Fallback;
 use tidegate_core::units::{Rate, Ru, Span};
 use tidegate_core::usage::{Total, Usage};
@@ -13,6 +13,9 @@ use crate::names::GroupName;
 
 /// Longest lease or pause a reply may name: one day.
 const MAX_SPAN: Span = Span::secs(86_400);
+/// Longest time to the next window of a quota: two months and a day, since a clock that was set back keeps a month's
+/// window open for the next month, too.
+const MAX_WINDOW: Span = Span::secs(63 * 86_400);
 /// Longest proof that is kept and sent back, in bytes.
 const MAX_PROOF: usize = 1_024;
 
@@ -23,6 +26,8 @@ pub(crate) enum GrantError {
     OutOfRange { group: String, field: &'static str, value: i64, max: i64 },
     #[error("grant for group {group}: {field} is {value} us, more than a day")]
     TooLong { group: String, field: &'static str, value: u64 },
+    #[error("grant for group {group}: resets_in_us is {value} us, more than {MAX_WINDOW}")]
+    Window { group: String, value: u64 },
     #[error("grant for group {group}: proof of {length} bytes is longer than {MAX_PROOF}")]
     Proof { group: String, length: usize },
     #[error("grant for group {group}: status {status} is not known to this client")]
@@ -54,6 +59,7 @@ pub(crate) fn grant(entry: &v1::GrantEntry) -> Result<Grant, GrantError> {
             ack_now: entry.ack_now,
             scarce: entry.scarce,
             lump_wanted: entry.lump_wanted,
+            allowance: entry.allowance.as_ref().map(|share| of.allowance(share)).transpose()?,
         })),
         v1::GrantStatus::Unlimited => Ok(Grant::Unlimited {
             ttl: of.span("ttl_us", entry.ttl_us)?,
@@ -101,7 +107,16 @@ pub(crate) fn renew_entry(group: &GroupName, ask: &Ask, proof: &[u8]) -> v1::Ren
         steady_rate: ask.steady.0.clamp(0, Rate::MAX.0),
         beside_micro_ru: ask.beside.0.clamp(0, Ru::MAX.0),
         ahead_us: ask.ahead.0,
+        spending: spending(&ask.spending),
     }
+}
+
+fn spending(of: &Spending) -> Option<v1::Spending> {
+    (of.window > 0).then(|| v1::Spending {
+        window: of.window,
+        used_micro_ru: of.used.0.clamp(0, Ru::MAX.0),
+        ceiling_micro_ru: of.ceiling.0.clamp(0, Ru::MAX.0),
+    })
 }
 
 /// Writes a report; `incarnation` is 0 for the current one.
@@ -143,6 +158,20 @@ impl Fields<'_> {
             return Err(GrantError::TooLong { group: self.0.group.clone(), field, value });
         }
         Ok(Span(value))
+    }
+
+    fn allowance(&self, share: &v1::Allowance) -> Result<Allowance, GrantError> {
+        if share.resets_in_us > MAX_WINDOW.0 {
+            let group = self.0.group.clone();
+            return Err(GrantError::Window { group, value: share.resets_in_us });
+        }
+        Ok(Allowance {
+            window: share.window,
+            ceiling: self.ru("ceiling_micro_ru", share.ceiling_micro_ru)?,
+            amount: self.ru("amount_micro_ru", share.amount_micro_ru)?,
+            left: self.ru("left_micro_ru", share.left_micro_ru)?,
+            resets_in: Span(share.resets_in_us),
+        })
     }
 
     fn fallback(&self) -> Result<Fallback, GrantError> {

@@ -44,9 +44,9 @@ pub(super) enum Denied {
 impl Denied {
     fn codes(&self) -> (StatusCode, Code) {
         match self {
-            Self::Refused(Refused::Throttled { .. } | Refused::TooManyWaiters { .. }) => {
-                (StatusCode::TOO_MANY_REQUESTS, Code::ResourceExhausted)
-            }
+            Self::Refused(
+                Refused::Throttled { .. } | Refused::QuotaUsedUp { .. } | Refused::TooManyWaiters { .. },
+            ) => (StatusCode::TOO_MANY_REQUESTS, Code::ResourceExhausted),
             Self::Refused(Refused::NeverFits { .. }) => (StatusCode::UNPROCESSABLE_ENTITY, Code::OutOfRange),
             Self::Refused(Refused::UnknownGroup { .. }) | Self::NoGroup(GroupError::UnknownGroup { .. }) => {
                 (StatusCode::FORBIDDEN, Code::PermissionDenied)
@@ -139,12 +139,13 @@ mod tests {
     use super::*;
     use crate::names::GroupName;
 
-    fn refusals() -> [(Refused, u16, i32, Option<&'static str>); 6] {
+    fn refusals() -> [(Refused, u16, i32, Option<&'static str>); 7] {
         let group = GroupName::new("g").unwrap();
         let retry_after = Duration::from_millis(1_001);
         [
             (Refused::Throttled { group: group.clone(), retry_after }, 429, 8, Some("2")),
             (Refused::Unavailable { group: group.clone(), retry_after: Duration::ZERO }, 503, 14, Some("1")),
+            (Refused::QuotaUsedUp { group: group.clone(), resets_in: retry_after }, 429, 8, Some("2")),
             (Refused::TooManyWaiters { group: group.clone(), limit: 5 }, 429, 8, Some("1")),
             (Refused::NeverFits { group: group.clone(), cost: Ru(2), max: Ru(1) }, 422, 11, None),
             (Refused::UnknownGroup { group: group.clone() }, 403, 7, None),

@@ -4,10 +4,9 @@
 //! Rows are cumulative and history amounts absolute, so that a failed commit is simply repeated with newer values. A
 //! renewal's number becomes durable when everything counted up to it is stored.
 
-use tidegate_core::units::Time;
-
 use crate::accounts::AccountCalls;
 use crate::accounts::kept::Taken as AccountsTaken;
+use crate::clock::Clock;
 use crate::leasing::kept::Taken as LeasingTaken;
 use crate::service::State;
 use crate::statements::kept::Taken as ConvictionsTaken;
@@ -27,7 +26,7 @@ impl AccountCalls<'_> {
     pub(crate) fn flush_alone(&self) -> Result<(), StoreError> {
         let (taken, beat) = {
             let mut state = self.service.lock();
-            (state.take_unstored(self.service.clock().now()), state.leasing.fence().beat())
+            (state.take_unstored(self.service.clock()), state.leasing.fence().beat())
         };
         if taken.is_empty() && beat.is_none() {
             return Ok(());
@@ -82,9 +81,9 @@ impl Taken {
 }
 
 impl State {
-    fn take_unstored(&mut self, now: Time) -> Taken {
+    fn take_unstored(&mut self, clock: &Clock) -> Taken {
         Taken {
-            leasing: self.leasing.take(now),
+            leasing: self.leasing.take(clock.now(), clock.unix_us()),
             accounts: self.accounts.take(),
             convictions: self.convictions.take(),
         }

@@ -11,6 +11,7 @@ use tidegate_core::units::Rate;
 
 use crate::definitions::definition::Definition;
 use crate::definitions::limited::Limited;
+use crate::definitions::quota_rules;
 use crate::error::AdminError;
 use crate::limits::MAX_GROUPS;
 use crate::name::{GroupName, NameError};
@@ -167,7 +168,7 @@ impl Catalog {
     /// Checks the place of `definition` as group `id`; returns the parent's id if it has one.
     pub fn check_place(&self, id: GroupId, definition: &Definition) -> Result<Option<GroupId>, AdminError> {
         let Some(parent_name) = &definition.parent else {
-            return Ok(None);
+            return quota_rules::check(self, id, definition, None).map(|()| None);
         };
         let refuse = |message: String| Err(AdminError::invalid("parent", message));
         if id == GroupId::DEFAULT {
@@ -192,6 +193,7 @@ impl Catalog {
                 "{parent_name} would make the tree {depth} groups deep; at most {MAX_DEPTH}"
             ));
         }
+        quota_rules::check(self, id, definition, Some(parent))?;
         Ok(Some(parent))
     }
 
@@ -250,7 +252,7 @@ impl Catalog {
 
     /// The lowest limit of a group and everything above it; `None` when nothing limits it.
     pub fn effective_limit(&self, id: GroupId) -> Option<Rate> {
-        let own = self.path(id).into_iter().filter_map(|step| self.get(step)?.spec(None).limit());
+        let own = self.path(id).into_iter().filter_map(|step| self.get(step)?.limit());
         own.chain(self.capacity).min()
     }
 
@@ -269,7 +271,7 @@ impl Catalog {
                 warnings.extend(self.oversubscribed(id, parent, rate, limit, above_name));
             }
         }
-        match (spec.fallback, spec.limit()) {
+        match (spec.fallback, definition.limit()) {
             (_, Some(limit)) if spec.fallback_total.is_some() => {
                 let total = spec.fallback_total.unwrap_or_default();
                 warnings.push(format!(
@@ -296,6 +298,7 @@ impl Catalog {
             )),
             _ => {}
         }
+        warnings.extend(quota_rules::warning(self, definition, parent));
         warnings
     }
 

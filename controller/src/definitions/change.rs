@@ -119,6 +119,7 @@ impl DefinitionCalls<'_> {
         for edit in plan.edits {
             state.apply(now, edit)?;
         }
+        state.leasing.roll_quotas(now, self.service.clock().unix_us());
         for (client, group, total) in before {
             // An incarnation folded meanwhile reports no more.
             if state.leasing.clients().get(client).is_some() {
@@ -334,6 +335,8 @@ impl State {
                     definition.parent.as_ref().and_then(|parent| self.definitions.catalog.id(parent));
                 let spec = definition.spec(parent);
                 self.definitions.catalog.put(id, *definition);
+                let quota = self.definitions.catalog.get(id).and_then(|group| group.quota.as_ref());
+                self.leasing.define_quota(id, quota);
                 if enforced {
                     self.leasing.put_group(now, id, spec, before).map_err(refused)?;
                 }

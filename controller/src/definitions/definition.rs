@@ -11,11 +11,16 @@ use tidegate_core::units::{Rate, Ru, Span};
 use crate::definitions::group_fields::{
     DEFAULT, MAX_COMMENT, MAX_OWNER, MAX_WAIT_RANGE, MIN_RENEW, NONE, TOP,
 };
+use crate::definitions::quota::Quota;
 use crate::error::{AdminError, InField};
 use crate::name::GroupName;
 use crate::quantity::{amount_text, cut, limit_text, parse_amount, parse_limit, parse_rate, rate_text};
 use crate::statements::query_limit::QueryLimit;
 use tidegate_proto::v1;
+
+/// Why no group under a quota may use what it likes without a lease.
+pub(crate) const UNLIMITED_BESIDE_QUOTA: &str = "\"unlimited\" would let nodes without leases use more than a quota has \
+     left; write \"stop\", or RU/s per node such as \"100\", or take the quota away with \"none\"";
 
 /// A checked definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +57,8 @@ pub struct Definition {
     pub shadow: bool,
     /// How operations follow each other.
     pub policy: Policy,
+    /// What all nodes together may use in each window of a calendar.
+    pub quota: Option<Quota>,
     /// Grows with every change.
     pub revision: u64,
     /// Rule against runaway statements. Shared, because all of them go to gateways at once.
@@ -92,6 +99,7 @@ impl Definition {
             owner: Box::default(),
             shadow: spec.shadow,
             policy: spec.policy,
+            quota: None,
             revision: 0,
             query_limit: None,
             max_wait: None,
@@ -121,6 +129,8 @@ impl Definition {
         let (ttl, renew_every) = periods(text)?;
         let query_limit = text.query_limit.as_ref().map(QueryLimit::parse).transpose()?;
         let max_debt = open(&text.max_debt, DEFAULT, parse_amount).in_field("max_debt")?;
+        let fallback = fallback(&text.fallback)?;
+        let quota = quota(text, burst, fallback)?;
         Ok(Self {
             name: GroupName::parse(&text.name).in_field("name")?,
             parent,
@@ -131,7 +141,7 @@ impl Definition {
             weight: weight(text.weight)?,
             ttl,
             renew_every,
-            fallback: fallback(&text.fallback)?,
+            fallback,
             fallback_total: open(&text.fallback_total, NONE, parse_rate).in_field("fallback_total")?,
             max_debt: max_debt.unwrap_or(defaults.max_debt),
             comment: free_text("comment", &text.comment, MAX_COMMENT)?.into(),
@@ -141,6 +151,7 @@ impl Definition {
             max_wait: max_wait(text.max_wait_us)?,
             shadow: shadow(&text.enforcement)?,
             policy: policy(&text.policy)?,
+            quota,
         })
     }
 
@@ -182,6 +193,7 @@ impl Definition {
                 Policy::Paced => "paced",
             }
             .to_owned(),
+            quota: self.quota.as_ref().map(ToString::to_string).unwrap_or_default(),
             revision: self.revision,
             query_limit: self.query_limit.as_ref().map(|limit| limit.text()),
             max_wait_us: self.max_wait.unwrap_or_default().0,
@@ -200,7 +212,9 @@ impl Definition {
 
     /// Whether both are the same to leases: the core enforces the same, below the same group.
     pub(crate) fn is_enforced_as(&self, other: &Self) -> bool {
-        self.parent == other.parent && self.spec(None) == other.spec(None)
+        // The core knows the amount of a quota, and nothing of its calendar.
+        let same_quota = self.quota == other.quota;
+        self.parent == other.parent && same_quota && self.spec(None) == other.spec(None)
     }
 
     /// The part that the core enforces.
@@ -225,7 +239,13 @@ impl Definition {
             max_debt: self.max_debt,
             shadow: self.shadow,
             policy: self.policy,
+            quota: self.quota.as_ref().map(|quota| quota.amount),
         }
+    }
+
+    /// The rate that the group and everything below it never exceed; a quota is none.
+    pub fn limit(&self) -> Option<Rate> {
+        GroupSpec { quota: None, ..self.spec(None) }.limit()
     }
 }
 
@@ -294,6 +314,23 @@ fn policy(text: &str) -> Result<Policy, AdminError> {
             Err(AdminError::invalid("policy", message))
         }
     }
+}
+
+/// The quota, where nothing beside it makes it void.
+fn quota(text: &v1::Group, burst: Option<Ru>, fallback: Fallback) -> Result<Option<Quota>, AdminError> {
+    let quota = open(&text.quota, NONE, Quota::parse).map_err(|error| AdminError::invalid("quota", error))?;
+    let Some(quota) = quota else { return Ok(None) };
+    if fallback == Fallback::Unlimited {
+        return Err(AdminError::invalid("fallback", UNLIMITED_BESIDE_QUOTA));
+    }
+    if let Some(burst) = burst.filter(|burst| *burst > quota.amount) {
+        let message = format!(
+            "{burst} is above the quota, {}: no operation can be as large; write {} or less, or \"default\"",
+            quota.amount, quota.amount
+        );
+        return Err(AdminError::invalid("burst", message));
+    }
+    Ok(Some(quota))
 }
 
 fn weight(weight: u32) -> Result<u32, AdminError> {
@@ -401,6 +438,7 @@ mod tests {
             max_wait_us: 3_000_000,
             enforcement: "shadow".into(),
             policy: "paced".into(),
+            quota: "1000.5 per month Europe/Berlin".into(),
             ..named("a")
         };
         assert_eq!(Definition::parse(&text).unwrap().text(), text);
@@ -417,6 +455,7 @@ mod tests {
             burst_ru_per_sec: " Default ".into(),
             fallback_total: "none".into(),
             max_debt: "default".into(),
+            quota: "None".into(),
             ..named("a")
         };
         assert_eq!(Definition::parse(&text).unwrap(), Definition::parse(&named("a")).unwrap());
@@ -466,6 +505,15 @@ mod tests {
             ("max_wait_us", v1::Group { max_wait_us: 3_600_000_001, ..base.clone() }),
             ("enforcement", v1::Group { enforcement: "off".into(), ..base.clone() }),
             ("policy", v1::Group { policy: "leaky".into(), ..base.clone() }),
+            ("quota", v1::Group { quota: "0 per day".into(), ..base.clone() }),
+            ("quota", v1::Group { quota: "5 per week".into(), ..base.clone() }),
+            ("quota", v1::Group { quota: "5 per day Berlin".into(), ..base.clone() }),
+            ("quota", v1::Group { quota: "unlimited".into(), ..base.clone() }),
+            (
+                "fallback",
+                v1::Group { quota: "5 per day".into(), fallback: "unlimited".into(), ..base.clone() },
+            ),
+            ("burst", v1::Group { quota: "5 per day".into(), burst: "5.000001".into(), ..base.clone() }),
             ("comment", v1::Group { comment: "x".repeat(257), ..base.clone() }),
             ("comment", v1::Group { comment: "a\nb".into(), ..base.clone() }),
             ("owner", v1::Group { owner: "ä".repeat(201), ..base.clone() }),

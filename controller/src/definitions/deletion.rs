@@ -11,6 +11,7 @@ use crate::definitions::catalog::Catalog;
 use crate::definitions::change::{Edit, Plan};
 use crate::definitions::definition::Definition;
 use crate::definitions::groups::json;
+use crate::definitions::quota_rules::with_quota;
 use crate::definitions::{DefinitionCalls, Definitions};
 use crate::error::{AdminError, InField};
 use crate::limits::MAX_NAMES_LISTED;
@@ -210,14 +211,25 @@ impl State {
 }
 
 impl Definitions {
-    /// A warning if what is moved gets a higher limit, or none.
+    /// Warnings if what is moved gets a higher limit, or none, or leaves a quota.
     pub(crate) fn generosity(
         &self,
         from: GroupId,
         name: &GroupName,
         to: GroupId,
         target: &GroupName,
-    ) -> Option<String> {
+    ) -> Vec<String> {
+        let (before, after) = (with_quota(&self.catalog, from), with_quota(&self.catalog, to));
+        let left = before.filter(|quota| after != Some(*quota)).map(|quota| {
+            format!(
+                "what moved from {name} to {target} does not count in the quota of group {quota} any more"
+            )
+        });
+        self.raised(from, name, to, target).into_iter().chain(left).collect()
+    }
+
+    /// A warning if the limit of what is moved is higher.
+    fn raised(&self, from: GroupId, name: &GroupName, to: GroupId, target: &GroupName) -> Option<String> {
         let before = self.catalog.effective_limit(from)?;
         match self.catalog.effective_limit(to) {
             Some(after) if after <= before => None,

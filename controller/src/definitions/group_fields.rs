@@ -13,7 +13,7 @@ use tidegate_proto::v1::Group;
 pub const TOP: &str = "/";
 /// Value of an amount or a rate that is left open and follows the limit.
 pub const DEFAULT: &str = "default";
-/// Value of `fallback_total` without a total.
+/// Value of `fallback_total` without a total, and of `quota` without a quota.
 pub const NONE: &str = "none";
 
 /// Characters of a comment: a line that still fits a table.
@@ -47,6 +47,8 @@ pub enum Takes {
     Text(usize),
     /// A rule against runaway statements.
     Rule,
+    /// An amount per minute, hour, day or month, with a zone unless it is UTC; or [`NONE`].
+    Quota,
 }
 
 impl Takes {
@@ -56,6 +58,7 @@ impl Takes {
             Self::Parent => Some(TOP),
             Self::Rate(&[word @ (DEFAULT | NONE)]) => Some(word),
             Self::Amount { .. } => Some(DEFAULT),
+            Self::Quota => Some(NONE),
             _ => None,
         }
     }
@@ -178,6 +181,12 @@ static FIELDS: &[Field] = &[
         "token_bucket, or paced: operations follow each other at the rate, and nothing is saved up",
         "\"token_bucket\" or \"paced\""
     ),
+    field!(
+        quota,
+        Takes::Quota,
+        "RU of each window of a calendar, such as 1000000 per day Europe/Berlin; or none",
+        "a quota such as \"1000000 per day\", or \"none\""
+    ),
 ];
 
 /// The fields that an alteration may name.
@@ -250,6 +259,7 @@ mod tests {
             owner: "k".into(),
             enforcement: "l".into(),
             policy: "m".into(),
+            quota: "o".into(),
         }
     }
 

@@ -15,6 +15,8 @@ pub mod group_fields;
 pub(crate) mod groups;
 pub mod limited;
 pub(crate) mod load;
+pub mod quota;
+mod quota_rules;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 //! Amounts are micro-RU, rates micro-RU per second, as on the wire. The error for a value out of range names the field
 //! and the value; a refused entry or report does not affect the others.
 
-use tidegate_core::exchange::{Ask, Enforcement, Grant, Held, LeaseTerms};
+use tidegate_core::exchange::{Allowance, Ask, Enforcement, Grant, Held, LeaseTerms, Spending};
 use tidegate_core::group::Fallback;
 use tidegate_core::units::{Rate, Ru, Span, Time};
 use tidegate_core::usage::{Total, Usage};
@@ -95,6 +95,15 @@ fn ask(entry: &v1::RenewEntry) -> Result<Ask, String> {
         steady: rate("steady_rate", entry.steady_rate)?,
         beside: amount("beside_micro_ru", entry.beside_micro_ru)?,
         ahead: Span(entry.ahead_us),
+        spending: entry.spending.as_ref().map_or(Ok(Spending::default()), spending)?,
+    })
+}
+
+fn spending(of: &v1::Spending) -> Result<Spending, String> {
+    Ok(Spending {
+        window: of.window,
+        used: amount("used_micro_ru", of.used_micro_ru)?,
+        ceiling: amount("ceiling_micro_ru", of.ceiling_micro_ru)?,
     })
 }
 
@@ -242,6 +251,7 @@ fn leased(terms: &LeaseTerms) -> v1::GrantEntry {
         scarce,
         lump_wanted,
         enforcement: Enforcement { shadow, paced },
+        allowance,
     } = *terms;
     v1::GrantEntry {
         status: v1::GrantStatus::Leased.into(),
@@ -261,7 +271,18 @@ fn leased(terms: &LeaseTerms) -> v1::GrantEntry {
         lump_wanted,
         shadow,
         paced,
+        allowance: allowance.map(|share| Box::new(allowance_out(share))),
         ..v1::GrantEntry::default()
+    }
+}
+
+fn allowance_out(share: Allowance) -> v1::Allowance {
+    v1::Allowance {
+        window: share.window,
+        ceiling_micro_ru: share.ceiling.0,
+        amount_micro_ru: share.amount.0,
+        left_micro_ru: share.left.0,
+        resets_in_us: share.resets_in.0,
     }
 }
 

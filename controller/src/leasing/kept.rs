@@ -8,6 +8,7 @@ use tidegate_core::units::{Rate, Time};
 
 use super::Leasing;
 use super::clients::StoredClient;
+use super::quotas::Taken as Quotas;
 use crate::limits::HEARD_EVERY_MS;
 use crate::store::records::{META_NEXT_CLIENT, ledger_key, put_json, put_number, u64_key};
 use crate::store::{Batch, StoreError, Table, Write};
@@ -19,11 +20,12 @@ pub(crate) struct Taken {
     next_client: u64,
     /// Zero removes the row.
     parts: Vec<(ClientId, GroupId, Rate)>,
+    quotas: Quotas,
 }
 
 impl Taken {
     pub(crate) fn is_empty(&self) -> bool {
-        self.seqs.is_empty() && self.parts.is_empty()
+        self.seqs.is_empty() && self.parts.is_empty() && self.quotas.is_empty()
     }
 
     pub(crate) fn rows(&self, batch: &mut Batch) -> Result<(), StoreError> {
@@ -37,13 +39,14 @@ impl Taken {
             key if *rate == Rate::ZERO => Write::Delete(Table::Parts, key),
             key => Write::Put(Table::Parts, key, rate.0.to_string().into_bytes()),
         }));
-        Ok(())
+        self.quotas.rows(batch)
     }
 }
 
 impl Leasing {
     /// Returns the changes to store.
-    pub(crate) fn take(&mut self, now: Time) -> Taken {
+    pub(crate) fn take(&mut self, now: Time, unix_us: u64) -> Taken {
+        let quotas = self.quotas.take(&mut self.engine, now, unix_us);
         let seqs = std::mem::take(&mut self.unstored);
         let clients = seqs.keys().filter_map(|id| {
             let client = self.clients.get(*id)?;
@@ -58,12 +61,14 @@ impl Leasing {
             next_client: self.clients.next_id(),
             seqs,
             parts: self.engine.take_parts(now),
+            quotas,
         }
     }
 
     /// Notes that changes are on disk.
     pub(crate) fn stored(&mut self, taken: Taken) {
         self.engine.parts_taken(&taken.parts, true);
+        self.quotas.stored(&mut self.engine, taken.quotas);
         for (id, (session, seq)) in taken.seqs {
             if self.is_current(id, session)
                 && let Some(client) = self.clients.get_mut(id)
@@ -82,6 +87,7 @@ impl Leasing {
     /// Takes changes back that could not be stored; the next call of `take` returns them.
     pub(crate) fn not_stored(&mut self, taken: Taken) {
         self.engine.parts_taken(&taken.parts, false);
+        self.quotas.not_stored(taken.quotas);
         for (id, seq) in taken.seqs {
             let newest = self.unstored.entry(id).or_insert(seq);
             *newest = seq.max(*newest);

@@ -19,6 +19,7 @@ use super::lag::Shed;
 use super::lineage::Lineage;
 use super::longest::Longest;
 use super::proof::{KEY_BYTES, Prover};
+use super::quotas::Quotas;
 use super::rivals::Rivals;
 use super::succession::Lead;
 use crate::clock::Clock;
@@ -92,6 +93,7 @@ impl Leasing {
             }
         }
         load_parts(now, store, &mut engine, first_batch)?;
+        let quotas = Quotas::load(now, clock.unix_us(), store, &loaded.catalog, &mut engine)?;
         let predecessor_until = match before.fence {
             Span(0) => now,
             span => now.after(config.engine.longest_use(span)),
@@ -99,6 +101,7 @@ impl Leasing {
         Ok(Self {
             active: engine_groups(&loaded.catalog, &engine),
             engine,
+            quotas,
             clients: Clients::default(),
             sessions: BTreeMap::new(),
             next_session: 0,

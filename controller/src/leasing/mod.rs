@@ -10,6 +10,7 @@ pub(crate) mod load;
 pub(crate) mod longest;
 mod owner;
 pub mod proof;
+pub(crate) mod quotas;
 pub(crate) mod renewal;
 pub(crate) mod rivals;
 pub(crate) mod sessions;
@@ -30,12 +31,14 @@ use fence::Fence;
 use lag::Shed;
 use longest::Longest;
 use proof::Prover;
+use quotas::Quotas;
 use sessions::Slot;
 use succession::Lead;
 
 /// Nodes, their leases, and whether this controller may speak to them.
 pub(crate) struct Leasing {
     engine: Engine,
+    quotas: Quotas,
     clients: Clients,
     sessions: BTreeMap<ClientId, Slot>,
     next_session: u64,

@@ -8,7 +8,9 @@ use tidegate_core::view::{GroupView, LeaseView, Snapshot};
 use super::Leasing;
 use super::clients::Clients;
 use super::fence::Fence;
+use super::quotas::Taken as Quotas;
 use super::succession::Lead;
+use crate::definitions::quota::Quota;
 
 impl Leasing {
     /// Time until all groups have recovered from an unclean stop; zero when none recovers.
@@ -63,6 +65,11 @@ impl Leasing {
         self.engine.put_group(now, id, spec)
     }
 
+    /// Takes in the quota of a group's definition.
+    pub(crate) fn define_quota(&mut self, id: GroupId, quota: Option<&Quota>) {
+        self.quotas.define(id, quota);
+    }
+
     /// Removes a group below `above`. Its leases run on until they expire.
     pub(crate) fn remove_group(
         &mut self,
@@ -76,6 +83,7 @@ impl Leasing {
             self.longest.forget(id);
         }
         self.active.remove(&id);
+        self.quotas.define(id, None);
         self.engine.remove_group(now, id)
     }
 
@@ -89,11 +97,14 @@ impl Leasing {
         self.longest_ttl
     }
 
-    /// Ends all streams, and returns the leases to save; `None` when nothing was granted, since a predecessor may still
-    /// be granting.
-    pub(crate) fn stop(&mut self, now: Time) -> Option<Snapshot> {
+    /// Ends all streams, and returns the leases and the quotas to save; `None` when nothing was granted, since a
+    /// predecessor may still be granting.
+    pub(crate) fn stop(&mut self, now: Time) -> Option<(Snapshot, Quotas)> {
         self.sessions.clear();
-        self.fence.silence(now).is_none().then(|| self.engine.snapshot(now))
+        self.fence
+            .silence(now)
+            .is_none()
+            .then(|| (self.engine.snapshot(now), self.quotas.last(&self.engine, now)))
     }
 
     /// The identity of this controller, and what it knows of others.

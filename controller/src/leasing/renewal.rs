@@ -151,6 +151,7 @@ impl LeasingCalls<'_> {
         }
         state.leasing.fence.may_speak(now)?;
         self.expire_in(&mut state, now);
+        state.leasing.roll_quotas(now, unix_us);
         state.leasing.heard(client, now, unix_us / 1_000);
         let known = state.leasing.clients.get_mut(client).ok_or(SessionError::Replaced)?;
         known.messages = known.messages.saturating_add(1);

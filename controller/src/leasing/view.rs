@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use tidegate_core::group::{ClientId, Fallback, GroupId};
+use tidegate_core::quota::QuotaView;
 use tidegate_core::units::{Rate, Ru, Span};
 use tidegate_core::view::{GroupView, LeaseView};
 
@@ -60,6 +61,8 @@ pub struct GroupRow {
     pub view: GroupView,
     /// Most RU/s that its nodes may use if all are cut off at once; `None` when nothing bounds it.
     pub bound: Option<Rate>,
+    /// Its quota in the present window.
+    pub quota: Option<QuotaView>,
 }
 
 /// Leases, and the groups they belong to.
@@ -132,6 +135,7 @@ impl LeasingCalls<'_> {
                     group: name.clone(),
                     view,
                     bound: state.leasing.bound(state.definitions.catalog(), id, view.leases),
+                    quota: state.leasing.engine.quota_view(id, now),
                 });
             }
         }

@@ -12,7 +12,7 @@
 use serde_json::{Map, Value, json};
 use utoipa::openapi::OpenApi;
 
-use crate::definitions::group_fields::{self, DEFAULT, Takes};
+use crate::definitions::group_fields::{self, DEFAULT, NONE, Takes};
 use crate::identity::Role;
 use crate::identity::tokens::{MAX_GROUPS, MAX_TTL_MS};
 
@@ -247,6 +247,10 @@ fn of_group(takes: Takes) -> Value {
         Takes::Number(most) => json!({"maximum": most}),
         Takes::Micros(least, most) => to(least.0, most.0),
         Takes::Text(most) => json!({"maxLength": most, "pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f]*$"}),
+        Takes::Quota => {
+            let zone = "( [A-Za-z0-9_+/-]+)?";
+            json!({"pattern": format!("^({AMOUNT} per (minute|hour|day|month){zone}|{NONE})?$")})
+        }
         Takes::Rule => json!({}),
     }
 }

@@ -56,13 +56,15 @@ pub enum Table {
     Runaways,
     /// (client, group) to the part of the group's fallback that the client may be using.
     Parts,
+    /// Group to the present window of its quota.
+    Quotas,
     /// (client, group) to claims that cannot have been used; the sum for folded clients has no client.
     Apart,
 }
 
 impl Table {
     /// All tables.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Meta,
         Self::Groups,
         Self::Bindings,
@@ -78,6 +80,7 @@ impl Table {
         Self::Watches,
         Self::Runaways,
         Self::Parts,
+        Self::Quotas,
         Self::Apart,
     ];
 
@@ -99,6 +102,7 @@ impl Table {
             Self::Watches => "watches",
             Self::Runaways => "runaways",
             Self::Parts => "parts",
+            Self::Quotas => "quotas",
             Self::Apart => "apart",
         }
     }

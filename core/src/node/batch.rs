@@ -42,7 +42,8 @@ impl NodeGroup {
     /// Draws a batch for operations that cost about `cost`. `None`: operations pass through the group one by one.
     pub fn draw(&mut self, now: Time, cost: Ru) -> Option<Batch> {
         self.budget.advance(now);
-        if !self.waiters.is_empty() {
+        // The node's share of a quota is counted here.
+        if !self.waiters.is_empty() || !self.quota.is_none() {
             return None;
         }
         let least = Ru(cost.or_zero().0.saturating_mul(LEAST)).max(Ru(1));

@@ -2,6 +2,7 @@
 //! the machine continues as if it had never slept.
 
 use super::budget::{Budget, LeaseState, Right};
+use super::quota::Quota;
 use super::renewal::Renewal;
 use super::{NodeConfig, NodeGroup};
 use crate::demand::Demand;
@@ -106,6 +107,7 @@ impl NodeGroup {
             large_demand: Demand::default(),
             renewal: Renewal::resumed(now, rest.acked_seq),
             consumption: rest.consumption,
+            quota: Quota::default(),
             max_debt: Ru::ZERO,
             worst_debt: rest.worst_debt,
         }

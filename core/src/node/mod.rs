@@ -7,9 +7,11 @@ mod batch;
 mod budget;
 mod distance;
 mod dormant;
+mod estimate;
 mod pace;
 mod patience;
 mod question;
+mod quota;
 mod renewal;
 mod surplus;
 mod turn;
@@ -18,6 +20,7 @@ pub use batch::{Batch, Spent};
 pub use budget::LeaseState;
 use budget::{Budget, From, Right};
 pub use dormant::Dormant;
+pub use estimate::{Admitted, Estimate};
 pub use patience::RoundTrip;
 pub use renewal::Heard;
 
@@ -27,6 +30,7 @@ use crate::units::{Rate, Ru, Span, Time};
 use crate::usage::{Consumption, Total};
 pub use crate::waiters::WaiterId;
 use crate::waiters::{Waiter, Waiters};
+use quota::Quota;
 use renewal::Renewal;
 use turn::Turn;
 
@@ -62,61 +66,6 @@ impl Default for NodeConfig {
     }
 }
 
-/// What an operation took when it was admitted, and so how it is settled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admitted {
-    /// Its cost, from the budget.
-    Paid,
-    /// Nothing: it is over a limit in shadow, counted as throttled, and runs all the same.
-    Over,
-}
-
-impl Admitted {
-    /// What an operation of this cost is settled with.
-    #[inline]
-    pub fn with(self, cost: Ru) -> Estimate {
-        match self {
-            Self::Paid => Estimate::Paid(cost),
-            Self::Over => Estimate::Over(cost),
-        }
-    }
-}
-
-/// The estimate of an operation that was admitted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Estimate {
-    /// It was taken from the budget.
-    Paid(Ru),
-    /// It was not: the operation is over a limit in shadow. Nothing comes back and nothing is owed at its end.
-    Over(Ru),
-}
-
-impl Estimate {
-    /// The amount, taken or not.
-    #[inline]
-    pub fn amount(self) -> Ru {
-        match self {
-            Self::Paid(amount) | Self::Over(amount) => amount,
-        }
-    }
-
-    /// The same for another amount.
-    #[must_use]
-    pub fn of(self, amount: Ru) -> Self {
-        match self {
-            Self::Paid(_) => Self::Paid(amount),
-            Self::Over(_) => Self::Over(amount),
-        }
-    }
-}
-
-impl std::convert::From<Ru> for Estimate {
-    #[inline]
-    fn from(amount: Ru) -> Self {
-        Self::Paid(amount)
-    }
-}
-
 /// The answer to an operation that may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acquired {
@@ -141,6 +90,11 @@ pub enum Refusal {
     },
     /// The controller does not know the group.
     UnknownGroup,
+    /// The group's quota is used up, or has less left than this operation costs.
+    QuotaUsedUp {
+        /// Time to the next window.
+        resets_in: Span,
+    },
     /// The cost is above what the group's bucket can ever hold.
     NeverFits {
         /// The largest cost that can be admitted.
@@ -191,6 +145,7 @@ pub struct NodeGroup {
     large_demand: Demand,
     renewal: Renewal,
     consumption: Total,
+    quota: Quota,
     max_debt: Ru,
     /// The largest debt so far, for the reported overrun.
     worst_debt: Ru,
@@ -207,6 +162,7 @@ impl NodeGroup {
             large_demand: Demand::default(),
             renewal: Renewal::new(now),
             consumption: Total::default(),
+            quota: Quota::default(),
             max_debt: Ru::ZERO,
             worst_debt: Ru::ZERO,
         }
@@ -284,6 +240,7 @@ impl NodeGroup {
             Refusal::Throttled { retry_after } => {
                 self.renewal.saturated(now) && now.after(retry_after) > deadline
             }
+            Refusal::QuotaUsedUp { resets_in } => now.after(resets_in) > deadline,
             Refusal::Unavailable { .. } => self.budget.right().state() == LeaseState::Closed,
             Refusal::TooManyWaiters { .. } => true,
         };
@@ -323,6 +280,9 @@ impl NodeGroup {
     #[inline]
     fn start(&mut self, now: Time, cost: Ru, from: From) {
         self.budget.admit(cost, from);
+        if !self.quota.is_none() && self.quota.begin(cost, &self.consumption) {
+            self.renewal.press();
+        }
         if from == From::Bucket {
             return;
         }
@@ -346,6 +306,7 @@ impl NodeGroup {
     pub fn give_back(&mut self, now: Time, cost: impl Into<Estimate>) {
         self.budget.advance(now);
         if let Estimate::Paid(cost) = cost.into() {
+            self.quota.end(cost.or_zero());
             self.budget.refund(cost.or_zero(), cost.or_zero());
         }
     }
@@ -356,6 +317,7 @@ impl NodeGroup {
         if let Estimate::Paid(estimate) = estimate.into() {
             let estimate = estimate.or_zero();
             let difference = actual.ru() - estimate;
+            self.quota.end(estimate);
             self.budget.refund(estimate, (Ru::ZERO - difference).or_zero());
             self.renewal.settled(now);
             if difference.is_positive() {
@@ -384,6 +346,13 @@ impl NodeGroup {
                     self.consumption.throttled += 1;
                 }
                 return Some((first, Err(outcome)));
+            }
+            if let Some(resets_in) = self.quota.used_up(now, waiter.cost, &self.consumption)
+                && now.after(resets_in) > waiter.deadline
+            {
+                self.dismiss(now, first);
+                self.consumption.throttled += 1;
+                return Some((first, Err(Refusal::QuotaUsedUp { resets_in })));
             }
         }
         if let Some(Turn { id, cost, from }) = self.turns().next() {
@@ -431,6 +400,9 @@ impl NodeGroup {
         if let Some(refusal) = self.hopeless(cost) {
             return refusal;
         }
+        if let Some(resets_in) = self.quota.used_up(now, cost, &self.consumption) {
+            return Refusal::QuotaUsedUp { resets_in };
+        }
         let has_income =
             self.budget.right().state() == LeaseState::Leased || self.budget.income() > Rate::ZERO;
         if !has_income {
@@ -444,6 +416,7 @@ impl NodeGroup {
         // Tokens of the bucket never cover it, so the controller must grant a lump; debt is paid first.
         let never = right.has_lumps() && self.budget.hand().never_covers(cost);
         let asks = never && self.budget.hand().debt() == Ru::ZERO;
+        let asks = asks || !self.turns().is_within_quota(cost);
         let refill = self.budget.income().time_for(queued).filter(|_| !asks);
         // Without income, the next answer may change that.
         let retry_after = refill.map_or_else(|| self.until_answer(now), |span| span.max(Span(1)));

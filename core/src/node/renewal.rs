@@ -10,6 +10,7 @@ use super::distance::Told;
 use super::pace::{MIN_INTERVAL, Pace};
 use super::patience::{Patience, RoundTrip};
 use super::question::Question;
+use super::quota::Quota;
 use super::{NodeConfig, NodeGroup};
 use crate::exchange::{Ask, Grant};
 use crate::lumps::{LUMP_PART, LUMPS_LAST};
@@ -231,7 +232,9 @@ impl NodeGroup {
         let needed = renewal.reasons.needed_at.map(|at| at.max(renewal.earliest()));
         let stopped =
             self.distance(now).stopped_at().filter(|at| asked_at < *at).map(|at| at.max(renewal.allowed()));
-        [Some(regular), early, surplus, refund, needed, stopped].into_iter().flatten().min()
+        let window =
+            self.quota.until().filter(|until| asked_at < *until).map(|until| until.max(renewal.allowed()));
+        [Some(regular), early, surplus, refund, needed, stopped, window].into_iter().flatten().min()
     }
 
     /// Builds the group's entry in the renewal `seq`, which is sent now.
@@ -246,7 +249,8 @@ impl NodeGroup {
         self.renewal.send(now, seq, &self.config, gives_up);
         if gives_up {
             let Returned { tokens: returned, refunded, .. } = self.budget.abandon(LeaseState::Idle);
-            return Ask { acked_seq, returned, refunded, ..Ask::default() };
+            let spending = self.quota.give_up(&self.consumption);
+            return Ask { acked_seq, returned, refunded, spending, ..Ask::default() };
         }
         let demand = self.offered(now);
         let lump_for = self.turns().waits_for_lump();
@@ -274,6 +278,7 @@ impl NodeGroup {
             ahead: self.renewal.patience.round_trip().smoothed().unwrap_or_default(),
             debt: self.budget.hand().debt(),
             waiting: self.waiters.len() as u64,
+            spending: self.quota.spending(&self.consumption),
         }
     }
 
@@ -291,6 +296,7 @@ impl NodeGroup {
             Grant::Leased(terms) => {
                 self.renewal.advice.rising = terms.rate.scale(20, 21) > self.budget.bucket().rate();
                 self.budget.lease(now, asked, terms);
+                self.quota.grant(asked, terms.allowance, &self.consumption, self.config.drift_ppm);
                 self.max_debt = terms.max_debt;
                 let advice = &mut self.renewal.advice;
                 (advice.renew_after, advice.ask_again_at) = (terms.renew_after, asked.after(terms.ask_again));
@@ -304,11 +310,13 @@ impl NodeGroup {
             }
             Grant::Unlimited { ttl, renew_after, fallback } => {
                 self.budget.unlimited(now, asked, *ttl, *fallback);
+                self.quota = Quota::default();
                 let advice = &mut self.renewal.advice;
                 (advice.renew_after, advice.ask_again_at, advice.scarce) = (*renew_after, now, false);
             }
             Grant::UnknownGroup => {
                 self.budget.stop(now, LeaseState::Unknown);
+                self.quota = Quota::default();
                 self.renewal.advice.ask_again_at = now.after(self.renewal.advice.renew_after);
             }
             Grant::Recovering { ask_again, fallback } => {

@@ -8,7 +8,9 @@
 
 use super::NodeGroup;
 use super::budget::{Budget, From};
+use super::quota::Quota;
 use crate::units::{Rate, Ru, Time};
+use crate::usage::Total;
 use crate::waiters::{Waiter, WaiterId, Waiters};
 
 /// An operation that may start, and the tokens that it takes.
@@ -24,6 +26,8 @@ pub(super) struct Turn {
 pub(super) struct Turns<'a> {
     waiters: &'a Waiters,
     budget: &'a Budget,
+    quota: &'a Quota,
+    settled: &'a Total,
 }
 
 impl Turns<'_> {
@@ -48,27 +52,47 @@ impl Turns<'_> {
     /// The tokens with which a new operation may start at once: nothing waits, or it passes all that wait.
     #[inline]
     pub(super) fn admits(&self, cost: Ru) -> Option<From> {
-        if self.waiters.is_empty() && self.budget.covers(cost, From::Both) {
+        if self.waiters.is_empty() && self.covers(cost, From::Both) {
             return Some(From::Both);
         }
         self.passes(cost).then_some(From::Bucket)
+    }
+
+    /// Whether an operation may take its tokens now, within the quota.
+    #[inline]
+    fn covers(&self, cost: Ru, from: From) -> bool {
+        self.budget.covers(cost, from) && (self.quota.is_none() || self.is_within_quota(cost))
+    }
+
+    /// Whether the node's share of the quota covers an operation. The fallback is for a node without a controller, from
+    /// which it has no share: it holds unless the quota was used up when the controller last said so.
+    #[cold]
+    pub(super) fn is_within_quota(&self, cost: Ru) -> bool {
+        let now = self.budget.bucket().last();
+        match self.budget.right().expires() {
+            Some(_) => self.quota.covers(now, cost, self.settled),
+            None => self.quota.used_up(now, cost, self.settled).is_none(),
+        }
     }
 
     /// Whether a new operation passes all that wait.
     fn passes(&self, cost: Ru) -> bool {
         self.waiters.first_small().is_none()
             && self.leaves_the_bucket().is_some()
-            && self.budget.covers(cost, From::Bucket)
+            && self.covers(cost, From::Bucket)
     }
 
     /// The operation that may start now.
     pub(super) fn next(&self) -> Option<Turn> {
-        self.order().into_iter().flatten().find(|turn| self.budget.covers(turn.cost, turn.from))
+        self.order().into_iter().flatten().find(|turn| self.covers(turn.cost, turn.from))
     }
 
     /// When an operation may start, if nothing else happens.
     pub(super) fn next_at(&self) -> Option<Time> {
-        let at = |turn: Turn| self.budget.covered_at(turn.cost, turn.from);
+        let at = |turn: Turn| {
+            let within = self.quota.is_none() || self.is_within_quota(turn.cost);
+            within.then(|| self.budget.covered_at(turn.cost, turn.from))?
+        };
         self.order().into_iter().flatten().filter_map(at).min()
     }
 
@@ -102,7 +126,8 @@ impl NodeGroup {
     /// Whose turn it is.
     #[inline]
     pub(super) fn turns(&self) -> Turns<'_> {
-        Turns { waiters: &self.waiters, budget: &self.budget }
+        let Self { waiters, budget, quota, consumption: settled, .. } = self;
+        Turns { waiters, budget, quota, settled }
     }
 
     /// Moves operations that need a lump at the bucket's present size to their queue. Before the first lease the size

@@ -1,6 +1,9 @@
 //! Some nodes and a controller in virtual time, under loads whose operations end, and are settled, some time after they
 //! were admitted. Times are microseconds of one clock; every message takes the same time.
 
+#[path = "../noise/mod.rs"]
+mod noise;
+
 use std::collections::BTreeMap;
 
 use tidegate_core::engine::{Engine, EngineConfig};
@@ -10,25 +13,13 @@ use tidegate_core::node::{Acquired, NodeConfig, NodeGroup, WaiterId};
 use tidegate_core::units::{MICRO, Rate, Ru, Span, Time};
 use tidegate_core::usage::{Consumption, RuParts};
 
+pub(crate) use noise::Noise;
+
 const GROUP: GroupId = GroupId(2);
 /// Time between the end of an operation and the next on its connection.
 const PAUSE: Span = Span(200);
 
-/// Pseudo-random numbers, the same in each run (Knuth's MMIX generator).
-#[derive(Clone, Debug)]
-pub(crate) struct Noise(u64);
-
 impl Noise {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
-    }
-
-    /// A number below `end`.
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end.max(1)
-    }
-
     /// A gap of a Poisson process with this mean, to a thousandth of it.
     fn gap(&mut self, mean: Span) -> Span {
         // The number of draws until a chance of one in a thousand comes.

@@ -12,7 +12,7 @@ use crate::duration::parse_duration;
 use crate::error::SqlError;
 
 /// Options and the fields of the admin API they set. The first three are TiDB's, as is QUERY_LIMIT.
-const OPTIONS: [(&str, &str); 17] = [
+const OPTIONS: [(&str, &str); 18] = [
     ("RU_PER_SEC", "ru_per_sec"),
     ("PRIORITY", "priority"),
     ("BURSTABLE", "burstable"),
@@ -29,6 +29,7 @@ const OPTIONS: [(&str, &str); 17] = [
     ("MAX_WAIT", "max_wait_us"),
     ("ENFORCEMENT", "enforcement"),
     ("POLICY", "policy"),
+    ("QUOTA", "quota"),
     ("COMMENT", "comment"),
 ];
 
@@ -111,6 +112,7 @@ fn value(cursor: &mut Cursor<'_>, field: &str, group: &mut v1::Group) -> Result<
         "query_limit" => group.query_limit = query_limit::rule(cursor)?,
         "parent" if cursor.take(&["NULL"]) => "/".clone_into(&mut group.parent),
         "parent" => group.parent = cursor.group()?,
+        "quota" => group.quota = quota(cursor)?,
         "weight" if cursor.take(&["DEFAULT"]) => group.weight = 0,
         "weight" => group.weight = cursor.integer("a whole number from 1 to 10000, or DEFAULT")?,
         "burst" => group.burst = amount(cursor, "a number of RU, or DEFAULT", "default")?,
@@ -140,6 +142,31 @@ fn rate(cursor: &mut Cursor<'_>, what: &str, words: &[&str]) -> Result<String, S
         }
     }
     cursor.decimal(what)
+}
+
+/// A quota as the API writes it: `1000000 PER DAY 'Europe/Berlin'`, the same in quotes, or `NONE`.
+fn quota(cursor: &mut Cursor<'_>) -> Result<String, SqlError> {
+    const WHAT: &str = "a quota such as 1000000 PER DAY or 5000 PER HOUR 'Europe/Berlin', or NONE";
+    const PERIODS: [(&str, &str); 4] =
+        [("MINUTE", "minute"), ("HOUR", "hour"), ("DAY", "day"), ("MONTH", "month")];
+    if cursor.take(&["NONE"]) {
+        return Ok("none".to_owned());
+    }
+    if let Ok(whole) = cursor.string(WHAT) {
+        return Ok(whole.to_owned());
+    }
+    let amount = cursor.decimal(WHAT)?;
+    cursor.take(&["RU"]);
+    cursor.expect(&["PER"])?;
+    let period = cursor.choice(&PERIODS)?;
+    if let Ok(zone) = cursor.string("a zone") {
+        return Ok(format!("{amount} per {period} {zone}"));
+    }
+    let option = OPTIONS.iter().any(|(option, _)| cursor.sees(option));
+    if !option && matches!(cursor.peek(), Some(Token::Word(_))) {
+        return Err(cursor.expected("a zone in quotes, such as 'Europe/Berlin', or another option"));
+    }
+    Ok(format!("{amount} per {period}"))
 }
 
 /// A number, or the word of the API for the default.

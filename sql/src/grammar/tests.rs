@@ -103,6 +103,31 @@ fn every_option_is_read() {
 }
 
 #[test]
+fn quotas_are_read() {
+    for (text, quota) in [
+        ("QUOTA = 1000000 PER DAY", "1000000 per day"),
+        ("QUOTA .5 RU per Month 'Europe/Berlin'", "0.5 per month Europe/Berlin"),
+        ("QUOTA=5 PER HOUR \"Asia/Kathmandu\", WEIGHT=2", "5 per hour Asia/Kathmandu"),
+        ("QUOTA='7 per minute'", "7 per minute"),
+        ("QUOTA NONE", "none"),
+    ] {
+        let (group, fields) = altered(text);
+        assert_eq!((group.quota.as_str(), fields.first().copied()), (quota, Some("quota")), "{text}");
+    }
+    for (text, remedy) in [
+        ("QUOTA=5 PER WEEK", "MONTH"),
+        ("QUOTA=5", "PER"),
+        ("QUOTA=5 PER DAY Europe/Berlin", "'Europe/Berlin'"),
+        ("QUOTA=-5 PER DAY", "1000000 PER DAY"),
+        ("QUOTA=5e3 PER DAY", "plain digits"),
+        ("QUOTA=5 PER DAY QUOTA=NONE", "twice"),
+    ] {
+        let (said, _) = wrong(&format!("ALTER RESOURCE GROUP g {text}"), MySql);
+        assert!(said.contains(remedy), "{text}: {said}");
+    }
+}
+
+#[test]
 fn rules_against_runaways_are_read() {
     let (group, _) = altered(
         "QUERY_LIMIT=(EXEC_ELAPSED='60s', RU=10.5 ROWS=7, ACTION=SWITCH_GROUP(`slow`) WATCH=SIMILAR DURATION '10m')",

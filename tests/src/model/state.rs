@@ -94,6 +94,7 @@ pub(super) struct Down {
 
 /// A message of the controller to a node.
 #[derive(Clone, Debug, Hash)]
+#[expect(clippy::large_enum_variant, reason = "most orders are grants")]
 pub(super) enum Order {
     Granted(u64, Option<(Grant, Option<Claim>)>),
     Lower(Rate),

@@ -12,6 +12,7 @@ use tidegate_controller::clock::Clock;
 use tidegate_controller::definition::{Bursting, Definition};
 use tidegate_controller::group_fields::alterable;
 use tidegate_controller::name::GroupName;
+use tidegate_controller::quota::{Period, Quota, Zone};
 use tidegate_controller::service::{
     Push, RenewIn, Renewed, ReportIn, Seen, Service, ServiceConfig, Session, SessionError,
 };
@@ -348,6 +349,7 @@ pub(super) fn text(id: GroupId, spec: &GroupSpec) -> v1::Group {
         max_debt: spec.max_debt,
         shadow: spec.shadow,
         policy: spec.policy,
+        quota: spec.quota.map(|amount| Quota { amount, per: Period::Minute, zone: Zone::utc() }),
         ..Definition::named(named(id).unwrap_or_else(GroupName::default_group))
     };
     definition.text()

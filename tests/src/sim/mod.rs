@@ -18,6 +18,7 @@ pub mod measure;
 mod network;
 mod operations;
 mod promise;
+mod quota;
 pub mod random;
 mod reports;
 pub mod script;

@@ -144,6 +144,7 @@ impl World {
             Ok(())
         });
         if !undone {
+            self.spend_quota(group, actual, actual - estimate);
             self.owes_more(node, group, actual - estimate);
         }
         self.next_of_closed(node, operation, Span(200));

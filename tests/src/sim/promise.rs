@@ -76,6 +76,9 @@ impl World {
     /// A definition is in force from now on.
     pub(super) fn defined(&mut self, id: GroupId, spec: &GroupSpec) {
         let before = self.specs.get(&id).map(Limits::of);
+        if self.specs.get(&id).is_none_or(|before| before.quota != spec.quota) {
+            self.quotas.remove(&id);
+        }
         let above: BTreeSet<GroupId> = self.chain(id).into_iter().skip(1).collect();
         // The limits that current leases were made under: the group's own, and those above it.
         let own = self.bounds.get(&id).map(Capped::leased);

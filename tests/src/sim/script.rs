@@ -224,7 +224,7 @@ impl Run {
 
     /// `expect used 2 >= 0.980`, `expect since 2 >= 0.980`, `expect bound 2`, `expect p99 light <= 5ms`, `expect jain even >= 0.990`,
     /// `expect excess 2 <= 40`: whole RU above rate x window in the worst one, `expect messages <= 5.000`, `expect ledger 2`, `expect admitted big >= 10`, `expect floor 2 >= 95`: whole RU
-    /// in every second since `record`.
+    /// in every second since `record`, `expect quota 2 >= 0.995`: of the last whole minute's.
     fn expect(&mut self, what: &str, args: &[&str]) -> Result<(), String> {
         let subject = args.first().copied().unwrap_or_default();
         let limit = args.last().copied().unwrap_or_default();
@@ -255,6 +255,10 @@ impl Run {
             "p99" => {
                 let wait = self.world()?.waits(subject).ok_or("no such load")?.quantile(990);
                 (wait <= span(limit).ok_or("how long?")?, wait.to_string())
+            }
+            "quota" => {
+                let used = self.world()?.quota_used(group_id(subject)?).ok_or("no quota was used")?;
+                (compare(used, args.get(1).copied(), milli(limit)?)?, thousandths(used))
             }
             "jain" => {
                 let jain = self.world()?.waits(subject).ok_or("no such load")?.jain();

@@ -122,6 +122,10 @@ pub(super) fn spec(mut spec: GroupSpec, words: &Words<'_>) -> Result<GroupSpec, 
     })?;
     let total =
         |text: &str| if text == "none" { Some(None) } else { micro(text).map(|rate| Some(Rate(rate))) };
+    spec.quota = words.get("quota", spec.quota, |text| match text {
+        "none" => Some(None),
+        ru => micro(ru).map(|ru| Some(Ru(ru))),
+    })?;
     spec.fallback_total = words.get("total", spec.fallback_total, total)?;
     Ok(spec)
 }
@@ -156,7 +160,7 @@ pub(super) fn show_micro(amount: i64) -> String {
 pub(super) fn show_spec(spec: &GroupSpec) -> String {
     let amount = |amount: Option<i64>, none: &str| amount.map_or_else(|| none.to_owned(), show_micro);
     format!(
-        "rate={} burst={} parent={} burstable={} priority={} weight={} ttl={}us fallback={} total={} debt={} enforcement={}{}",
+        "rate={} burst={} parent={} burstable={} priority={} weight={} ttl={}us fallback={} total={} debt={} enforcement={}{}{}",
         amount(spec.rate.map(|rate| rate.0), "unlimited"),
         amount(spec.burst.map(|burst| burst.0), "default"),
         spec.parent.map_or_else(|| "top".to_owned(), |GroupId(parent)| parent.to_string()),
@@ -181,6 +185,7 @@ pub(super) fn show_spec(spec: &GroupSpec) -> String {
         show_micro(spec.max_debt.0),
         if spec.shadow { "shadow" } else { "on" },
         if spec.policy == Policy::Paced { " policy=paced" } else { "" },
+        spec.quota.map(|quota| format!(" quota={}", show_micro(quota.0))).unwrap_or_default(),
     )
 }
 

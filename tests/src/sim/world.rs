@@ -17,6 +17,7 @@ use super::log::Log;
 use super::measure::Waits;
 use super::network::{Faults, Link, Message};
 use super::promise::Fallbacks;
+use super::quota::Spent;
 use super::random::Random;
 use super::reports::Reports;
 use super::settling::Fate;
@@ -132,6 +133,34 @@ pub(super) struct Node {
     pub(super) past_debt: BTreeMap<GroupId, Ru>,
 }
 
+impl Node {
+    fn new(seed: u64, index: usize) -> Self {
+        Self {
+            up: true,
+            incarnation: 1,
+            process: 1,
+            seq: 0,
+            connection: 1,
+            old_connection: 0,
+            groups: BTreeMap::new(),
+            holdings: BTreeMap::new(),
+            proofs: BTreeMap::new(),
+            reports: Reports::default(),
+            before: BTreeMap::new(),
+            bindings: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            links: [0, 1].map(|direction| Link::new(seed, 2 * index as u64 + direction)),
+            wake: None,
+            epoch: 0,
+            standing: Vec::new(),
+            drift_ppm: 0,
+            paused_until: Time(0),
+            lies: None,
+            past_debt: BTreeMap::new(),
+        }
+    }
+}
+
 /// What happened to processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Toll {
@@ -227,6 +256,8 @@ pub struct World {
     pub(super) fell_back_in: BTreeSet<(GroupId, GroupId)>,
     /// Which groups were charged to which ancestors; definitions move and go.
     pub(super) was_below: BTreeSet<(GroupId, GroupId)>,
+    /// What was used of quotas.
+    pub(super) quotas: BTreeMap<GroupId, Spent>,
     pub(super) toll: Toll,
     pub(super) witness: Witness,
     /// The controller's tasks, where they take time.
@@ -254,29 +285,6 @@ impl World {
     /// # Errors
     /// The controller does not start.
     pub fn fenced(seed: u64, nodes: usize, delay: (Span, Span), fence: Option<Span>) -> Result<Self, String> {
-        let node = |index: usize| Node {
-            up: true,
-            incarnation: 1,
-            process: 1,
-            seq: 0,
-            connection: 1,
-            old_connection: 0,
-            groups: BTreeMap::new(),
-            holdings: BTreeMap::new(),
-            proofs: BTreeMap::new(),
-            reports: Reports::default(),
-            before: BTreeMap::new(),
-            bindings: BTreeMap::new(),
-            waiting: BTreeMap::new(),
-            links: [0, 1].map(|direction| Link::new(seed, 2 * index as u64 + direction)),
-            wake: None,
-            epoch: 0,
-            standing: Vec::new(),
-            drift_ppm: 0,
-            paused_until: Time(0),
-            lies: None,
-            past_debt: BTreeMap::new(),
-        };
         let mut world = Self {
             now: Time(0),
             events: BTreeMap::new(),
@@ -292,7 +300,7 @@ impl World {
             copy: None,
             set_back: false,
             faults: Faults::default(),
-            nodes: (0..nodes).map(node).collect(),
+            nodes: (0..nodes).map(|index| Node::new(seed, index)).collect(),
             loads: Vec::new(),
             delay,
             config: NodeConfig::default(),
@@ -313,6 +321,7 @@ impl World {
             fallbacks: BTreeMap::new(),
             fell_back_in: BTreeSet::new(),
             was_below: BTreeSet::new(),
+            quotas: BTreeMap::new(),
             toll: Toll::default(),
             witness: Witness::default(),
             work: None,

@@ -29,7 +29,7 @@ const MANY: [(&str, usize, &str); 1] =
     [("core/src/node: NodeGroup", 50, "the node machine's face: a method for each event, and for each look")];
 
 /// Types with more fields, and why.
-const WIDE: [(&str, &str); 11] = [
+const WIDE: [(&str, &str); 12] = [
     ("cli/src/command/gateway/settings.rs: Settings", "a field for each setting of the gateway"),
     ("cli/src/demo/report.rs: GroupRow", "a row of the demo's table"),
     ("cli/src/top/board.rs: Board", "what the page shows, and all that a person can change about it"),
@@ -38,6 +38,7 @@ const WIDE: [(&str, &str); 11] = [
     ("controller/src/metrics.rs: Metrics", "a field for each series of the metrics page"),
     ("controller/src/definitions/definition.rs: Definition", "a field for each setting of a group"),
     ("controller/src/rest/statements.rs: StatementShape", "a row of the statistics as REST writes it"),
+    ("core/src/exchange.rs: LeaseTerms", "one message: a field for each term of a lease"),
     ("cost-model/src/sql/dialect.rs: Rules", "a field for each rule by which dialects differ"),
     ("gateway/src/config.rs: Config", "a field for each setting of the gateway"),
     ("gateway/src/metrics.rs: Metrics", "a field for each series of the metrics page"),

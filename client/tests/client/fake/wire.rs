@@ -1,7 +1,7 @@
 //! Between the wire and the engine, as the controller's adapter does it.
 
 use tidegate_client::Ru;
-use tidegate_core::exchange::{Ask, Grant, Held};
+use tidegate_core::exchange::{Ask, Grant, Held, Spending};
 use tidegate_core::group::Fallback;
 use tidegate_core::units::{Rate, Span};
 use tidegate_core::usage::Total;
@@ -32,6 +32,11 @@ pub(super) fn ask(entry: &v1::RenewEntry) -> Ask {
         steady: Rate(entry.steady_rate),
         beside: Ru(entry.beside_micro_ru),
         ahead: Span(entry.ahead_us),
+        spending: entry.spending.map_or_else(Spending::default, |spending| Spending {
+            window: spending.window,
+            used: Ru(spending.used_micro_ru),
+            ceiling: Ru(spending.ceiling_micro_ru),
+        }),
     }
 }
 
@@ -54,6 +59,14 @@ pub(super) fn grant_entry(group: &str, grant: &Grant) -> v1::GrantEntry {
             (entry.ask_again_us, entry.lump_after_us) = (terms.ask_again.0, terms.lump_after.0);
             (entry.max_fit_micro_ru, entry.max_debt_micro_ru) = (terms.max_fit.0, terms.max_debt.0);
             entry.fallback = wire_fallback(terms.fallback);
+            let allowance = terms.allowance.map(|share| v1::Allowance {
+                window: share.window,
+                ceiling_micro_ru: share.ceiling.0,
+                amount_micro_ru: share.amount.0,
+                left_micro_ru: share.left.0,
+                resets_in_us: share.resets_in.0,
+            });
+            entry.allowance = allowance.map(Box::new);
             (entry.ack_now, entry.scarce) = (terms.ack_now, terms.scarce);
             entry.lump_wanted = terms.lump_wanted;
             (entry.shadow, entry.paced) = (terms.enforcement.shadow, terms.enforcement.paced);

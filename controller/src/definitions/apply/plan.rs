@@ -190,7 +190,12 @@ fn ordered(draft: &mut Draft<'_>, mut waiting: Vec<(GroupId, Definition)>) -> Ve
             match still.iter().find(|(id, _)| stands(id)) {
                 Some((id, definition)) => {
                     aside.insert(*id);
-                    put(draft, *id, Definition { parent: None, ..definition.clone() });
+                    let mut top = Definition { parent: None, ..definition.clone() };
+                    // One quota on each way holds in between, too.
+                    if draft.state.definitions.check_place(&draft.state.leasing, *id, &top).is_err() {
+                        top.quota = None;
+                    }
+                    put(draft, *id, top);
                 }
                 // No group waits for another any more, so each can be put; the engine reports it if that is wrong.
                 None => still.drain(..).for_each(|(id, definition)| put(draft, id, definition)),

@@ -64,7 +64,7 @@ impl Bucket {
 
     /// Until when its tokens are counted.
     #[inline]
-    pub(super) fn last(&self) -> Time {
+    pub(crate) fn last(&self) -> Time {
         self.last
     }
 

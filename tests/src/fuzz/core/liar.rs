@@ -1,6 +1,6 @@
 //! A client that has a key to the door and lies: any numbers, any sequence, or numbers that are just believable.
 
-use tidegate_core::exchange::{Ask, Grant, Held, LeaseTerms};
+use tidegate_core::exchange::{Ask, Grant, Held, LeaseTerms, Spending};
 use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::units::{Rate, Ru, Span};
 use tidegate_core::usage::{Consumption, RuParts, Usage};
@@ -112,6 +112,12 @@ fn believable(liar: &Liar, input: &mut Input<'_>) -> Ask {
         steady: Rate(input.amount(Rate::MAX.0)),
         beside: backlog.scale(1, 2),
         ahead: Span(input.number()),
+        // Nothing of its quota is used, and all of it is kept.
+        spending: terms.allowance.map_or_else(Spending::default, |share| Spending {
+            window: share.window,
+            used: Ru::ZERO,
+            ceiling: if input.flag() { share.ceiling } else { Ru::MAX },
+        }),
     }
 }
 
@@ -131,5 +137,10 @@ fn anything(input: &mut Input<'_>) -> Ask {
         steady: Rate(input.hostile()),
         beside: Ru(input.hostile()),
         ahead: Span(input.number()),
+        spending: Spending {
+            window: input.number(),
+            used: Ru(input.hostile()),
+            ceiling: Ru(input.hostile()),
+        },
     }
 }

@@ -14,7 +14,7 @@ use crate::fuzz::memory::{MemoryStore, Rows};
 use tidegate_proto::v1;
 
 /// All tables.
-pub(super) const TABLES: [Table; 16] = [
+pub(super) const TABLES: [Table; 17] = [
     Table::Meta,
     Table::Groups,
     Table::Bindings,
@@ -30,6 +30,7 @@ pub(super) const TABLES: [Table; 16] = [
     Table::Watches,
     Table::Runaways,
     Table::Parts,
+    Table::Quotas,
     Table::Apart,
 ];
 

@@ -1,0 +1,379 @@
+//! The quota of a group: RU that all nodes together may use within a window of the calendar.
+//!
+//! Nodes lease shares of what is left. A share is a ceiling: the node's use within the window, operations under way at
+//! their estimates, stays below it. All ceilings that were ever given in a window add up to at most the quota, so that
+//! nothing that a node does, or that happens to it, uses more; what operations cost beyond their estimates is added when
+//! it is reported, and leaves less for others. A share that a node did not use comes back with its renewal. If the
+//! node is gone, its share is lost for the rest of the window, unless it returns. So shares shrink with what is left:
+//! half of it stays with the controller, and who leaves takes little along.
+//!
+//! The caller opens windows, by the calendar, and keeps a mark on disk up to which shares are given: what an unclean
+//! stop may have lost is counted as used.
+
+use crate::engine::Engine;
+use crate::exchange::{Allowance, Ask, Spending};
+use crate::group::{GroupId, GroupSpec};
+use crate::index::Slot;
+use crate::lease::Lease;
+use crate::tree::{Chain, Tree};
+use crate::units::{Rate, Ru, Span, Time};
+
+/// One node's share of a quota.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Share {
+    /// The window in which it counts; none other has this number.
+    window: u64,
+    /// As reported.
+    used: Ru,
+    /// The most that the node may use, by the newest grant or by the one before, until it acknowledges.
+    ceiling: Ru,
+}
+
+impl Share {
+    /// RU used, as reported.
+    pub(crate) fn used(&self) -> Ru {
+        self.used
+    }
+
+    /// Whether the node has some of it to use.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.unused().is_positive()
+    }
+
+    fn unused(&self) -> Ru {
+        (self.ceiling - self.used).or_zero()
+    }
+}
+
+/// What a node can use until the answer to its next renewal.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Need {
+    /// By its lease.
+    pub most: Ru,
+    /// By its load.
+    pub load: Ru,
+    /// The cost of the operation that waits, if one does: less than that would be of no use.
+    pub head: Ru,
+}
+
+/// While an equal part of what is left is this many times what a node's lease lets it use until its next renewal, nodes
+/// have shares for all of that, and a load that begins waits for none. With less, idle nodes would keep from others
+/// what a busy window needs at its end.
+const PLENTY: i64 = 4;
+
+/// The number of a window of a group: the group is in it, so that no two groups have the same. `count` is 1 or more, and
+/// is never used again in the group.
+pub fn window_number(group: GroupId, count: u32) -> u64 {
+    u64::from(group.0) << 32 | u64::from(count)
+}
+
+fn wide(amount: Ru) -> i128 {
+    amount.0.into()
+}
+
+/// The nearest amount from zero to the largest.
+fn narrow(micro_ru: i128) -> Ru {
+    Ru(i64::try_from(micro_ru.clamp(0, wide(Ru::MAX))).unwrap_or_default())
+}
+
+/// The group that a window belongs to.
+fn group_of(window: u64) -> GroupId {
+    GroupId(u32::try_from(window >> 32).unwrap_or_default())
+}
+
+/// A window as its caller opens it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Opening {
+    /// Its number, of [`window_number`].
+    pub number: u64,
+    /// Its end.
+    pub ends: Time,
+    /// What was used in it or may have been: more than nothing when a controller goes on with it after a restart.
+    pub granted: Ru,
+    /// The part of that which nodes may still bring back.
+    pub lost: Ru,
+    /// Shares may be given up to this: it is on disk.
+    pub durable: Ru,
+}
+
+/// The quota of a group in its present window.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Quota {
+    window: u64,
+    ends: Time,
+    /// The latest end that a node was given.
+    told: Time,
+    /// All ceilings that were given, less what came back, and what was used beyond them. In micro-RU like the two after
+    /// it, of 128 bits, so that no number of nodes can claim more than there is room for.
+    granted: i128,
+    /// The part of it that nodes with a lease hold and have not used, as far as they have reported.
+    unused: i128,
+    /// The part that nodes which are gone held and had not reported as used.
+    lost: i128,
+    durable: Ru,
+    /// Nodes with a share.
+    sharers: u64,
+}
+
+/// A group's quota, for display and for the caller's marks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QuotaView {
+    /// The number of the window.
+    pub window: u64,
+    /// RU for all nodes within the window.
+    pub amount: Ru,
+    /// RU used, as reported.
+    pub used: Ru,
+    /// RU that nodes may use and have not reported as used.
+    pub unused: Ru,
+    /// RU that nodes which are gone may have used.
+    pub lost: Ru,
+    /// All of these: what may be used by what was granted so far.
+    pub granted: Ru,
+    /// Shares are given up to this.
+    pub durable: Ru,
+    /// The rate at which they can be used at most.
+    pub rate: Rate,
+    /// Time to the next window.
+    pub resets_in: Span,
+}
+
+/// The time for which a mark lasts at the group's full rate: four times what a controller takes to store the next.
+const AHEAD: Span = Span::secs(2);
+/// The part of what is left that a mark runs ahead of what was granted, at most. With an eighth, the last hundredth of a
+/// busy window takes a dozen seconds, a commit after the other; with all of it, an unclean stop ends the window.
+const AHEAD_OF_LEFT: i64 = 2;
+/// The least part of the quota that a mark runs ahead, so that the end of a window takes few of them.
+const AHEAD_OF_ALL: i64 = 1_024;
+
+impl QuotaView {
+    /// RU that are not used, and not lost.
+    pub fn left(&self) -> Ru {
+        (self.amount - self.granted + self.unused).or_zero()
+    }
+
+    /// The mark to store now: what an unclean stop counts as used. `None`: the one on disk will do.
+    pub fn mark(&self) -> Option<Ru> {
+        let left = (self.amount - self.granted).or_zero();
+        let ahead = left.scale(1, AHEAD_OF_LEFT).min(self.rate.over(AHEAD));
+        let ahead = ahead.max(self.amount.scale(1, AHEAD_OF_ALL)).max(Ru(1)).min(left);
+        let mark = self.granted + ahead;
+        (self.durable < mark && self.durable - self.granted <= ahead.scale(1, 2)).then_some(mark)
+    }
+}
+
+impl Quota {
+    fn open(opening: &Opening) -> Self {
+        let Opening { number: window, ends, granted, lost, durable } = *opening;
+        let (granted, lost) = (wide(granted), wide(lost.or_zero().min(granted)));
+        Self { window, ends, told: Time(0), granted, unused: 0, lost, durable, sharers: 0 }
+    }
+
+    /// Takes in what a node says of its share, before it is answered.
+    fn hear(&mut self, share: Share, applied: bool, told: &Spending) -> Share {
+        let (used, ceiling) = (told.used.or_zero().min(Ru::MAX), told.ceiling.or_zero().min(Ru::MAX));
+        let unused = (ceiling - used).or_zero();
+        match (share.window == self.window, told.window == self.window) {
+            (true, true) => {
+                let ceiling = (used + unused).min(share.ceiling).max(used);
+                self.change(share, Share { window: self.window, used, ceiling })
+            }
+            // The newest grant, with the node's first share of this window, was not applied and never will be.
+            (true, false) if !applied => {
+                self.change(share, Share { window: self.window, ..Share::default() })
+            }
+            // The node began to count again.
+            (true, false) => {
+                self.lose(share);
+                self.sharers += 1;
+                Share { window: self.window, ..Share::default() }
+            }
+            // It had a share in this window and lost its lease, or the controller was started again.
+            (false, true) => {
+                let back = unused.min(narrow(self.lost));
+                self.lost -= wide(back);
+                self.unused += wide(back);
+                self.sharers += 1;
+                Share { window: self.window, used, ceiling: used + back }
+            }
+            (false, false) => {
+                self.sharers += 1;
+                Share { window: self.window, ..Share::default() }
+            }
+        }
+    }
+
+    fn change(&mut self, before: Share, after: Share) -> Share {
+        self.granted += wide(after.ceiling) - wide(before.ceiling);
+        self.unused += wide(after.unused()) - wide(before.unused());
+        after
+    }
+
+    /// A node with a share is gone.
+    fn lose(&mut self, share: Share) {
+        self.unused -= wide(share.unused());
+        self.lost += wide(share.unused());
+        self.sharers -= 1;
+    }
+
+    /// Gives a node its share of what is left; returns the ceiling of the grant.
+    fn give(&mut self, amount: Ru, share: Share, need: Need) -> (Share, Ru) {
+        let free = narrow(wide(amount.min(self.durable)) - self.granted + wide(share.unused()));
+        let sharers = i64::try_from(self.sharers).unwrap_or(i64::MAX - 1);
+        // With as much again for each and the controller, all that keep theirs leave half of it to those who ask.
+        let part = free.scale(1, sharers.saturating_add(1));
+        let wanted = if part.scale(1, PLENTY) >= need.most { need.most } else { need.load };
+        // A part that does not cover the operation that waits would be kept from those whose operations it covers.
+        let part = if need.head > free { Ru::ZERO } else { wanted.min(part.max(need.head)) };
+        let ceiling = share.used + part;
+        debug_assert!(part <= free && part >= Ru::ZERO, "{part} of {free}");
+        (self.change(share, Share { ceiling: share.ceiling.max(ceiling), ..share }), ceiling)
+    }
+
+    /// What nobody has used for certain, and no node that is gone may have used.
+    fn left(&self, amount: Ru) -> Ru {
+        narrow(wide(amount) - self.granted + self.unused)
+    }
+
+    fn terms(&self, amount: Ru, now: Time, ceiling: Ru) -> Allowance {
+        let (window, left, resets_in) = (self.window, self.left(amount), self.ends.since(now));
+        Allowance { window, ceiling: ceiling.min(Ru::MAX), amount, left, resets_in }
+    }
+
+    fn view(&self, spec: &GroupSpec, now: Time) -> QuotaView {
+        let (amount, rate) = (spec.quota.unwrap_or_default(), spec.limit().unwrap_or(Rate::MAX));
+        QuotaView {
+            window: self.window,
+            amount,
+            used: narrow(self.granted - self.unused - self.lost),
+            unused: narrow(self.unused),
+            lost: narrow(self.lost),
+            granted: narrow(self.granted),
+            durable: self.durable,
+            rate,
+            resets_in: self.ends.since(now),
+        }
+    }
+
+    /// Whether the sums are those of these shares.
+    pub(crate) fn is_of(&self, shares: impl Iterator<Item = Share>) -> bool {
+        let (mut unused, mut sharers) = (0, 0);
+        for share in shares.filter(|share| share.window == self.window) {
+            unused += wide(share.unused());
+            sharers += 1;
+        }
+        (unused, sharers) == (self.unused, self.sharers) && self.lost >= 0
+    }
+}
+
+impl Tree {
+    /// The level of a chain with a quota whose window is open.
+    fn quota_level(&self, chain: &Chain) -> Option<Slot> {
+        chain.quota().filter(|slot| self.at(*slot).quota.is_some())
+    }
+
+    /// The quota that a share counts in, while its window is open.
+    fn quota_of(&mut self, share: Share) -> Option<&mut Quota> {
+        let group = self.get_mut(group_of(share.window))?;
+        group.quota.as_deref_mut().filter(|quota| quota.window == share.window)
+    }
+
+    /// The node of a lease is gone, or counts elsewhere from now on.
+    pub(crate) fn lose_share(&mut self, lease: &mut Lease) {
+        if lease.share.window == 0 {
+            return;
+        }
+        let share = std::mem::take(&mut lease.share);
+        if let Some(quota) = self.quota_of(share) {
+            quota.lose(share);
+        }
+    }
+
+    /// Takes in what a node says of its share, before anything else that it says.
+    pub(crate) fn hear_share(&mut self, chain: &Chain, lease: &mut Lease, ask: &Ask) {
+        let level = self.quota_level(chain);
+        let window = level.and_then(|slot| Some(self.at(slot).quota.as_ref()?.window));
+        if window != Some(lease.share.window) {
+            self.lose_share(lease);
+        }
+        if let Some(quota) = level.and_then(|slot| self.at_mut(slot).quota.as_deref_mut()) {
+            let applied = lease.seq() > 0 && ask.acked_seq == lease.seq();
+            lease.share = quota.hear(lease.share, applied, &ask.spending);
+        }
+    }
+
+    /// Gives a node its share; what the node is to know of it.
+    pub(crate) fn give_share(
+        &mut self,
+        chain: &Chain,
+        now: Time,
+        lease: &mut Lease,
+        need: Need,
+    ) -> Option<Allowance> {
+        let slot = self.quota_level(chain)?;
+        let group = self.at_mut(slot);
+        let (amount, quota) = (group.spec.quota?, group.quota.as_deref_mut()?);
+        let ceiling;
+        (lease.share, ceiling) = quota.give(amount, lease.share, need);
+        quota.told = quota.told.max(quota.ends);
+        Some(quota.terms(amount, now, ceiling))
+    }
+
+    /// What a node that has nothing more to use is to know of the quota.
+    pub(crate) fn spent_share(&self, chain: &Chain, now: Time, told: &Spending) -> Option<Allowance> {
+        let group = self.at(self.quota_level(chain)?);
+        let (amount, quota) = (group.spec.quota?, group.quota.as_deref()?);
+        let used = if told.window == quota.window { told.used.or_zero().min(Ru::MAX) } else { Ru::ZERO };
+        Some(quota.terms(amount, now, used))
+    }
+}
+
+impl QuotaView {
+    /// The mark on disk with which a window of this quota begins.
+    pub fn first_mark(amount: Ru, rate: Rate) -> Ru {
+        Self { amount, rate, ..Self::default() }.mark().unwrap_or_default()
+    }
+}
+
+impl Engine {
+    /// Opens a window of a group's quota. If it opens before the end that nodes were given, what they hold of the one
+    /// before may be used in this one.
+    pub fn open_quota(&mut self, now: Time, group: GroupId, opening: &Opening) {
+        let Some(group) = self.tree.get_mut(group).filter(|group| group.spec.quota.is_some()) else { return };
+        let early =
+            group.quota.as_deref().filter(|before| before.told > now).map(|before| narrow(before.unused));
+        let early = early.unwrap_or_default();
+        let granted = (opening.granted + early).min(Ru::MAX);
+        group.quota = Some(Box::new(Quota::open(&Opening { granted, ..*opening })));
+        self.assert_invariants();
+    }
+
+    /// Forgets the window of a group that has no quota any more.
+    pub fn close_quota(&mut self, group: GroupId) {
+        if let Some(group) = self.tree.get_mut(group) {
+            group.quota = None;
+        }
+        self.assert_invariants();
+    }
+
+    /// Moves the end of a group's window: the clock of the calendar was set.
+    pub fn move_quota_end(&mut self, group: GroupId, ends: Time) {
+        if let Some(quota) = self.tree.get_mut(group).and_then(|group| group.quota.as_deref_mut()) {
+            quota.ends = ends;
+        }
+    }
+
+    /// Shares of the window `number` may be given up to `durable`, which is on disk.
+    pub fn quota_durable(&mut self, group: GroupId, number: u64, durable: Ru) {
+        let quota = self.tree.get_mut(group).and_then(|group| group.quota.as_deref_mut());
+        if let Some(quota) = quota.filter(|quota| quota.window == number) {
+            quota.durable = quota.durable.max(durable);
+        }
+    }
+
+    /// A group's quota in its present window; `None` when it has none, or no window was opened yet.
+    pub fn quota_view(&self, group: GroupId, now: Time) -> Option<QuotaView> {
+        let group = self.tree.get(group)?;
+        Some(group.quota.as_deref()?.view(&group.spec, now))
+    }
+}
