@@ -104,7 +104,7 @@ fn group_state(row: GroupRow) -> v1::GroupState {
             used: amount_text(quota.used),
             unused: amount_text(quota.unused),
             lost: amount_text(quota.lost),
-            left: amount_text(quota.left()),
+            left: amount_text(quota.left),
             resets_in_us: quota.resets_in.0,
         }),
     }

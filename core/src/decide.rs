@@ -123,11 +123,13 @@ impl Decision<'_> {
             self.up().any(|group| group.spec.limit().is_some() && !group.live.queue.is_empty());
         let Granted { rate, cap, fill, lump, .. } = *lease.granted();
         terms.allowance = self.allowance(lease, renew_after);
-        if terms.allowance.is_some_and(|share| share.ceiling < lease.share.used() + first_of_quota(lease)) {
+        if let Some(share) = terms.allowance
+            && share.ceiling < lease.share.used() + first_of_quota(lease)
+        {
             // Others may give back what they do not use; of a quota that is used up, there is none.
-            let used_up = terms.allowance.is_some_and(|share| share.left < first_of_quota(lease));
-            terms.ask_again =
-                terms.ask_again.max(if used_up { renew_after } else { Span(renew_after.0 / 4) });
+            let used_up = share.left < first_of_quota(lease);
+            let useless = if used_up { renew_after } else { Span(renew_after.0 / 4) };
+            terms.ask_again = terms.ask_again.max(useless);
         }
         terms.ack_now = lease.held().rate.0 - rate.0 > lease.held().rate.0 / 8;
         (terms.rate, terms.cap, terms.fill, terms.lump) = (rate, cap, fill, lump);

@@ -130,6 +130,8 @@ pub struct QuotaView {
     pub lost: Ru,
     /// All of these: what may be used by what was granted so far.
     pub granted: Ru,
+    /// RU that are neither used nor lost.
+    pub left: Ru,
     /// Shares are given up to this.
     pub durable: Ru,
     /// The rate at which they can be used at most.
@@ -147,9 +149,9 @@ const AHEAD_OF_LEFT: i64 = 2;
 const AHEAD_OF_ALL: i64 = 1_024;
 
 impl QuotaView {
-    /// RU that are not used, and not lost.
-    pub fn left(&self) -> Ru {
-        (self.amount - self.granted + self.unused).or_zero()
+    /// The mark on disk with which a window of this quota begins.
+    pub fn first_mark(amount: Ru, rate: Rate) -> Ru {
+        Self { amount, rate, ..Self::default() }.mark().unwrap_or_default()
     }
 
     /// The mark to store now: what an unclean stop counts as used. `None`: the one on disk will do.
@@ -249,6 +251,7 @@ impl Quota {
             unused: narrow(self.unused),
             lost: narrow(self.lost),
             granted: narrow(self.granted),
+            left: self.left(amount),
             durable: self.durable,
             rate,
             resets_in: self.ends.since(now),
@@ -325,13 +328,6 @@ impl Tree {
         let (amount, quota) = (group.spec.quota?, group.quota.as_deref()?);
         let used = if told.window == quota.window { told.used.or_zero().min(Ru::MAX) } else { Ru::ZERO };
         Some(quota.terms(amount, now, used))
-    }
-}
-
-impl QuotaView {
-    /// The mark on disk with which a window of this quota begins.
-    pub fn first_mark(amount: Ru, rate: Rate) -> Ru {
-        Self { amount, rate, ..Self::default() }.mark().unwrap_or_default()
     }
 }
 

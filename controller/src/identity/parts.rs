@@ -67,6 +67,16 @@ pub(super) fn identity(
     groups: Option<&[String]>,
     tenant: Option<&str>,
 ) -> Result<Identity, PartError> {
+    let (scope, tenant) = reach(role, groups, tenant)?;
+    Ok(Identity { kind, name: checked(role, name)?, role, scope, tenant })
+}
+
+/// The groups that a role is confined to, and the tenant whose groups it sees.
+pub(super) fn reach(
+    role: Role,
+    groups: Option<&[String]>,
+    tenant: Option<&str>,
+) -> Result<(Scope, Option<Arc<str>>), PartError> {
     let scope = groups.map(|groups| scope(role, groups)).transpose()?.flatten();
     let tenant = match (role, tenant) {
         (Role::Tenant, None) => return Err(PartError::NoTenant),
@@ -76,7 +86,7 @@ pub(super) fn identity(
         (_, Some(_)) => return Err(PartError::NoViewer(role)),
         (_, None) => None,
     };
-    Ok(Identity { kind, name: checked(role, name)?, role, scope, tenant })
+    Ok((scope, tenant))
 }
 
 fn scope(role: Role, groups: &[String]) -> Result<Scope, PartError> {

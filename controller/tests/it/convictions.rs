@@ -102,8 +102,7 @@ impl Story {
 
     fn step(&mut self) -> String {
         self.full = self.below(5) == 0;
-        self.disk.last.store(0, Ordering::SeqCst);
-        self.disk.full.store(self.full, Ordering::SeqCst);
+        self.disk.fill(self.full);
         let what = match self.below(16) {
             0..6 => self.convict(),
             6..8 => self.add(),

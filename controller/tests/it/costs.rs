@@ -203,8 +203,7 @@ impl Story {
 
     fn step(&mut self) -> String {
         self.full = self.below(5) == 0;
-        self.disk.last.store(0, Ordering::SeqCst);
-        self.disk.full.store(self.full, Ordering::SeqCst);
+        self.disk.fill(self.full);
         let what = match self.below(20) {
             0..12 => self.report(),
             12..14 => self.reset(),

@@ -126,8 +126,7 @@ impl Story {
 
     fn step(&mut self) -> String {
         self.full = self.below(6) == 0;
-        self.disk.last.store(0, Ordering::SeqCst);
-        self.disk.full.store(self.full, Ordering::SeqCst);
+        self.disk.fill(self.full);
         let what = match self.below(12) {
             0..3 => self.lengthen(),
             3..6 => self.pass(),

@@ -272,6 +272,12 @@ impl Faulty {
         Self { inner, full: AtomicBool::new(false), last: AtomicU64::new(0) }
     }
 
+    /// Is full from now on, before the next commit, or has room.
+    pub(crate) fn fill(&self, full: bool) {
+        self.last.store(0, Ordering::SeqCst);
+        self.full.store(full, Ordering::SeqCst);
+    }
+
     fn fails(&self) -> bool {
         let one_less = |left: u64| left.checked_sub(1);
         self.full.load(Ordering::SeqCst)

@@ -51,17 +51,19 @@ impl Quota {
         RuTotal(settled.ru().0.saturating_sub(self.base.0)).clamped().min(Ru::MAX) + self.running
     }
 
-    /// Whether an operation may begin.
+    /// Whether the share covers an operation.
     pub(super) fn covers(&self, now: Time, cost: Ru, settled: &Total) -> bool {
-        self.is_none() || (now < self.until && self.used(settled) + cost <= self.allowance.ceiling)
+        now < self.until && self.used(settled) + cost <= self.allowance.ceiling
     }
 
     /// Time to the next window, if nothing can cover an operation before: neither this node's share nor another's.
     pub(super) fn used_up(&self, now: Time, cost: Ru, settled: &Total) -> Option<Span> {
-        let used = self.used(settled);
-        let left = self.allowance.left - (used - self.used_then);
+        if self.is_none() || now >= self.until {
+            return None;
+        }
+        let left = self.allowance.left - (self.used(settled) - self.used_then);
         let covers = cost <= left || self.covers(now, cost, settled);
-        (!covers && !self.is_none() && now < self.until).then(|| self.until.since(now))
+        (!covers).then(|| self.until.since(now))
     }
 
     /// The end of the window, which is when to ask for a share in the next.

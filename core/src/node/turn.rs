@@ -61,13 +61,19 @@ impl Turns<'_> {
     /// Whether an operation may take its tokens now, within the quota.
     #[inline]
     fn covers(&self, cost: Ru, from: From) -> bool {
-        self.budget.covers(cost, from) && (self.quota.is_none() || self.is_within_quota(cost))
+        self.budget.covers(cost, from) && self.is_within_quota(cost)
+    }
+
+    /// Whether the quota, if there is one, lets an operation begin.
+    #[inline]
+    pub(super) fn is_within_quota(&self, cost: Ru) -> bool {
+        self.quota.is_none() || self.is_within_share(cost)
     }
 
     /// Whether the node's share of the quota covers an operation. The fallback is for a node without a controller, from
     /// which it has no share: it holds unless the quota was used up when the controller last said so.
     #[cold]
-    pub(super) fn is_within_quota(&self, cost: Ru) -> bool {
+    fn is_within_share(&self, cost: Ru) -> bool {
         let now = self.budget.bucket().last();
         match self.budget.right().expires() {
             Some(_) => self.quota.covers(now, cost, self.settled),
@@ -90,8 +96,7 @@ impl Turns<'_> {
     /// When an operation may start, if nothing else happens.
     pub(super) fn next_at(&self) -> Option<Time> {
         let at = |turn: Turn| {
-            let within = self.quota.is_none() || self.is_within_quota(turn.cost);
-            within.then(|| self.budget.covered_at(turn.cost, turn.from))?
+            self.is_within_quota(turn.cost).then(|| self.budget.covered_at(turn.cost, turn.from))?
         };
         self.order().into_iter().flatten().filter_map(at).min()
     }

@@ -91,10 +91,8 @@ impl Mapping {
             return Err(MappingError::Value);
         }
         let role = parts::role(role)?;
-        // Without a name here, that of the claim is checked with each JWT.
-        let whose = parts::identity(Kind::Certificate, role, name.unwrap_or("by-claim"), groups, tenant)?;
-        let Identity { role, scope, tenant, .. } = whose;
-        let name = name.map(|_| whose.name);
+        let (scope, tenant) = parts::reach(role, groups, tenant)?;
+        let name = name.map(|name| parts::checked(role, name)).transpose()?;
         Ok(Self { claim, value: value.to_owned(), role, name, scope, tenant })
     }
 
