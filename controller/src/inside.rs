@@ -7,11 +7,17 @@ use tokio::sync::watch;
 use tonic::service::Routes;
 
 use crate::service::Service;
+use crate::web::{self, Web};
 use crate::{grpc, rest};
 
 /// The routes of the REST listener.
 pub fn rest(service: Arc<Service>) -> Router {
     rest::router(service)
+}
+
+/// The routes of the console, for callers of whom nothing is asked. Live pages end when `stopped` shows true.
+pub fn console(service: Arc<Service>, stopped: watch::Receiver<bool>) -> Router {
+    web::router(&Web::new(service, None, false, stopped))
 }
 
 /// The routes of the gRPC listener, without health and reflection. Streams end when `stopped` shows true.

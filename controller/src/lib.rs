@@ -30,6 +30,7 @@ pub mod service;
 pub mod statements;
 pub mod store;
 mod tls;
+mod web;
 
 pub use config::{Config, ConfigError};
 pub use definitions::{audit, bindings, definition, group_fields, quota};

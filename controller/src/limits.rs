@@ -137,6 +137,8 @@ pub const MAX_GROUP_SERIES: usize = 1_000;
 
 /// Time between commits of consumption: what a crash makes nodes report a second time.
 pub const FLUSH_EVERY: Span = Span::millis(500);
+/// Time between two looks at what groups use, for the charts of the console: a second of the rates of live groups.
+pub const SAMPLE_EVERY: Span = Span::secs(1);
 /// Time between rounds of pruning the history and folding silent incarnations.
 pub const TIDY_EVERY: Span = Span::secs(60);
 /// Longest sleep of the task that ends leases.

@@ -1,5 +1,6 @@
 //! Answers of the service as messages of `tidegate.v1`, for both adapters: gRPC sends them as they are, REST as JSON.
 
+use tidegate_core::quota::QuotaView;
 use tidegate_core::units::Ru;
 use tidegate_proto::v1;
 
@@ -99,14 +100,18 @@ fn group_state(row: GroupRow) -> v1::GroupState {
         demand: rate_text(row.view.demand),
         leases: u32::try_from(row.view.leases).unwrap_or(u32::MAX),
         bound_rate: row.bound.map(rate_text).unwrap_or_default(),
-        quota: row.quota.map(|quota| v1::QuotaState {
-            amount: amount_text(quota.amount),
-            used: amount_text(quota.used),
-            unused: amount_text(quota.unused),
-            lost: amount_text(quota.lost),
-            left: amount_text(quota.left),
-            resets_in_us: quota.resets_in.0,
-        }),
+        quota: row.quota.map(quota_state),
+    }
+}
+
+pub(crate) fn quota_state(quota: QuotaView) -> v1::QuotaState {
+    v1::QuotaState {
+        amount: amount_text(quota.amount),
+        used: amount_text(quota.used),
+        unused: amount_text(quota.unused),
+        lost: amount_text(quota.lost),
+        left: amount_text(quota.left),
+        resets_in_us: quota.resets_in.0,
     }
 }
 

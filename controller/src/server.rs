@@ -31,12 +31,13 @@ use crate::grpc::{AdminAdapter, GrantsAdapter, StatementsAdapter};
 use crate::identity::guard::Guard;
 use crate::identity::{FirstToken, provider};
 use crate::limits::{
-    DRAIN_WITHIN, FLUSH_EVERY, MAX_GRPC_CONNECTIONS, MAX_REST_CONNECTIONS, TIDY_EVERY, TLS_EVERY,
-    TOKENS_EVERY,
+    DRAIN_WITHIN, FLUSH_EVERY, MAX_GRPC_CONNECTIONS, MAX_REST_CONNECTIONS, SAMPLE_EVERY, TIDY_EVERY,
+    TLS_EVERY, TOKENS_EVERY,
 };
 use crate::service::{Service, ServiceConfig};
 use crate::store::{RedbStore, Store, StoreError};
 use crate::tls::{PROTOCOLS, Upkeep};
+use crate::web::{self, Web};
 use crate::{grpc, rest};
 
 /// Why a controller did not start.
@@ -167,7 +168,9 @@ impl Controller {
         let routes = grpc::guarded(routes, guard.as_ref());
         let grpc_door = door(Surface::Grpc, routes, Hosts::Any, MAX_GRPC_CONNECTIONS, rest_addr);
         let hosts = Hosts::of(rest_addr, &config.http_hosts, Some("http_hosts"));
-        let routes = rest::guarded(rest::router(Arc::clone(&service)), guard.as_ref());
+        let web = Web::new(Arc::clone(&service), guard.clone(), tls.is_some(), stopped.clone());
+        let routes =
+            rest::guarded(rest::router(Arc::clone(&service)), guard.as_ref()).merge(web::router(&web));
         let rest_door = door(Surface::Rest, routes, hosts, MAX_REST_CONNECTIONS, grpc_addr);
         let servers = vec![
             tokio::spawn(grpc_door.serve(grpc, stopped.clone())),
@@ -176,6 +179,7 @@ impl Controller {
         let (until, of) = (|| stopped.clone(), || Arc::clone(&service));
         let health = tell_health(of(), health, until());
         let mut upkeep = vec![expire(of(), until()), flush(of(), until()), tidy(of(), until()), health];
+        upkeep.push(every(SAMPLE_EVERY, until(), move || web::sample(&web)));
         let mut fetching = Vec::new();
         if let Some(guard) = &guard {
             let first = by_tokens.then(|| FirstToken::beside(&config.store));

@@ -2,6 +2,7 @@
 //! loopback port, gone at the end. They run as `nobody` when this is root, as databases refuse to be root or should
 //! not be.
 
+mod browser;
 mod certificates;
 mod haproxy;
 mod mariadb;
@@ -25,6 +26,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+pub use browser::{Browser, script};
 pub use certificates::Certificates;
 pub use haproxy::HaProxy;
 pub use mariadb::MariaDb;

@@ -79,4 +79,10 @@ impl Accounts {
     pub(crate) fn live(&self, id: GroupId, now: Time) -> Rate {
         self.live.get(&id).map_or(Rate::ZERO, |(live, _)| live.rate(now))
     }
+
+    /// RU/s of each group over the last seconds, of those that used any.
+    pub(crate) fn rates(&self, now: Time) -> impl Iterator<Item = (GroupId, Rate)> {
+        let rates = self.live.iter().map(move |(id, (live, _))| (*id, live.rate(now)));
+        rates.filter(|(_, rate)| *rate > Rate::ZERO)
+    }
 }

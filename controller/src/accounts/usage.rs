@@ -67,6 +67,14 @@ impl AccountCalls<'_> {
         Ok((rows, truncated))
     }
 
+    /// RU/s of each group over the last seconds, of those that used any.
+    pub(crate) fn rates(&self) -> Vec<(GroupName, Rate)> {
+        let now = self.service.clock().now();
+        let state = self.service.lock();
+        let used = state.accounts.rates(now);
+        used.filter_map(|(id, rate)| Some((state.definitions.catalog().name(id)?.clone(), rate))).collect()
+    }
+
     /// Stored buckets of a group that start in `from_unix_s..to_unix_s`; a `to_unix_s` of 0 means now.
     pub fn usage_history(
         &self,

@@ -37,6 +37,7 @@ use crate::service::{Service, SessionError};
 
 pub(crate) use admin::AdminAdapter;
 pub(crate) use grants::GrantsAdapter;
+pub(crate) use statement_shapes::row as statement_row;
 pub(crate) use statements::StatementsAdapter;
 
 /// Header in which a caller names itself for the audit log.

@@ -141,7 +141,7 @@ fn bounded(field: String, number: u64) -> Result<u64, AdminError> {
 }
 
 /// Encodes a row.
-pub(super) fn row(row: &StatementRow) -> v1::StatementRow {
+pub(crate) fn row(row: &StatementRow) -> v1::StatementRow {
     let StatementRow { group, fingerprint, kind, template, sums } = row;
     v1::StatementRow {
         group: group.to_string(),

@@ -88,6 +88,9 @@ impl Guard {
     pub fn admit<B>(&self, surface: Surface, call: Call<'_>, request: &mut Request<B>) -> Result<(), Denied> {
         let shown = request.headers().get(AUTHORIZATION).map(|value| self.shown(value));
         let extensions = request.extensions_mut();
+        // A session of the console stands for the token that opened it. No peer can set this.
+        let session = extensions.remove::<Arc<Shown>>().map(|session| Ok((*session).clone()));
+        let shown = session.or(shown);
         let caller = extensions.remove::<Caller>();
         let peer = caller.as_ref().map(|caller| caller.peer);
         let has_failed = matches!(shown, Some(Err(_)));
@@ -138,12 +141,34 @@ impl Guard {
         later
     }
 
+    /// Who shows a token or a JWT in the login of the console.
+    ///
+    /// # Errors
+    /// It proves nothing, which counts against the address.
+    pub(crate) fn log_in(&self, text: &str, peer: SocketAddr) -> Result<Shown, Denied> {
+        match self.proves(text) {
+            Ok(shown) => {
+                self.failures.proved(peer.ip());
+                Ok(shown)
+            }
+            Err(unproven) => {
+                let message = unproven.to_string();
+                let later = self.failed(Surface::Rest, Some(peer), &Err(unproven));
+                Err(Denied { is_unknown: true, message, later })
+            }
+        }
+    }
+
     /// Who shows a token or a JWT in this header.
     fn shown(&self, header: &HeaderValue) -> Result<Shown, Unproven> {
         let parts = header.to_str().ok().and_then(|text| text.split_once(' '));
         let (_, text) =
             parts.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).ok_or(Unproven::Token)?;
-        let text = text.trim();
+        self.proves(text.trim())
+    }
+
+    /// Who shows this token or JWT.
+    fn proves(&self, text: &str) -> Result<Shown, Unproven> {
         if self.providers.is_empty() || !is_jwt(text) {
             return self.service.tokens().identify(text).ok_or(Unproven::Token);
         }

@@ -110,6 +110,36 @@ pub const REST: [(&str, &str, Who); 33] = [
     ("POST", "/v1/watches", WRITE),
 ];
 
+/// The routes of the console. A page shows what its viewer may see, and has a form for what they may do; these are who
+/// may open it, and send the form.
+pub const CONSOLE: [(&str, &str, Who); 25] = [
+    ("GET", "/console", SHARE),
+    ("GET", "/console/assets/{file}", ANYONE),
+    ("GET", "/console/audit", READ),
+    ("POST", "/console/bind", WRITE),
+    ("POST", "/console/check", WRITE),
+    ("GET", "/console/groups", SHARE),
+    ("GET", "/console/groups/new", WRITE),
+    ("POST", "/console/groups/new", WRITE),
+    ("GET", "/console/groups/{name}", SHARE),
+    ("GET", "/console/groups/{name}/delete", WRITE),
+    ("POST", "/console/groups/{name}/delete", WRITE),
+    ("GET", "/console/groups/{name}/edit", WRITE),
+    ("POST", "/console/groups/{name}/edit", WRITE),
+    ("GET", "/console/live", SHARE),
+    ("GET", "/console/login", ANYONE),
+    ("POST", "/console/login", ANYONE),
+    ("POST", "/console/logout", SHARE),
+    ("GET", "/console/nodes", READ),
+    ("GET", "/console/prices", READ),
+    ("GET", "/console/statements", SHARE),
+    ("GET", "/console/statements/{group}/{fingerprint}", SHARE),
+    ("POST", "/console/unbind", WRITE),
+    ("POST", "/console/unwatch", WRITE),
+    ("POST", "/console/watches", WRITE),
+    ("GET", "/", ANYONE),
+];
+
 /// A call, as its listener knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call<'a> {
@@ -127,7 +157,8 @@ impl Call<'_> {
             Self::Rest(method, path) => {
                 // The handlers of GET answer HEAD, too.
                 let method = if method == "HEAD" { "GET" } else { method };
-                REST.iter().find(|(by, of, _)| (*by, *of) == (method, path)).map(|(_, _, who)| *who)
+                let row = REST.iter().chain(&CONSOLE).find(|(by, of, _)| (*by, *of) == (method, path));
+                row.map(|(_, _, who)| *who)
             }
         }
     }

@@ -50,6 +50,14 @@ impl Prover {
         Self { mac: Hmac::<Sha256>::new(key.into()) }
     }
 
+    /// A key for another purpose, which says nothing of this one. No claim has the form of a purpose.
+    pub fn key_for(&self, purpose: &str) -> [u8; 32] {
+        let mut mac = self.mac.clone();
+        mac.update(b"key for ");
+        mac.update(purpose.as_bytes());
+        mac.finalize().into_bytes().into()
+    }
+
     /// Signs a claim.
     pub fn sign(&self, holder: Holder<'_>, claim: &Claim) -> Vec<u8> {
         let mut proof = Vec::with_capacity(CLEAR_BYTES + MAC_BYTES);

@@ -3,6 +3,8 @@
 //! A mutex of their own guards the rows, so that sorting them never holds up a renewal. It is taken before that of the
 //! state, never after.
 
+use tidegate_cost_model::Fingerprint;
+
 use crate::answers::page_limit;
 use crate::definitions::audit::{Actor, Change};
 use crate::definitions::change::{Edit, Plan};
@@ -10,7 +12,8 @@ use crate::error::{AdminError, InField};
 use crate::excerpt::excerpt;
 use crate::limits::MAX_STATEMENT_PAGE;
 use crate::name::GroupName;
-use crate::statements::{Order, StatementCalls, StatementList, StatementReport};
+use crate::quantity::cut;
+use crate::statements::{Order, StatementCalls, StatementList, StatementReport, StatementRow};
 
 /// Statements in an answer when the request names no limit.
 const STATEMENT_PAGE: u32 = 100;
@@ -32,12 +35,25 @@ impl StatementCalls<'_> {
 
     /// The statements of one group or of all, in the order asked for. A long list cuts the templates.
     pub fn list_statements(&self, group: &str, order: &str, limit: u32) -> Result<StatementList, AdminError> {
+        self.find_statements(group, "", order, limit)
+    }
+
+    /// The same of those whose template has this text, whatever its case.
+    pub(crate) fn find_statements(
+        &self,
+        group: &str,
+        text: &str,
+        order: &str,
+        limit: u32,
+    ) -> Result<StatementList, AdminError> {
+        let text = text.to_lowercase();
         let group = self.known_group(group)?;
         let order = Order::parse(order)?;
         let limit = page_limit(limit, STATEMENT_PAGE, MAX_STATEMENT_PAGE)?;
         let seen = self.service.lock().definitions.seen(self.sight);
-        let mut list =
-            self.service.statistics().list_of(group.as_ref(), order, limit, |group| seen.has(group));
+        let mut list = self.service.statistics().list_of(group.as_ref(), order, limit, |group, template| {
+            seen.has(group) && (text.is_empty() || template.to_lowercase().contains(&text))
+        });
         if self.sight.tenant().is_some() {
             // It counts the rows of all.
             list.evicted = 0;
@@ -50,6 +66,16 @@ impl StatementCalls<'_> {
             }
         }
         Ok(list)
+    }
+
+    /// One statement, with all of its template.
+    pub(crate) fn statement(&self, group: &str, fingerprint: &str) -> Result<StatementRow, AdminError> {
+        let missing = || AdminError::NotFound {
+            what: format!("a statement {} of group {}", cut(fingerprint), cut(group)),
+        };
+        let group = self.known_group(group)?.ok_or_else(missing)?;
+        let fingerprint = u64::from_str_radix(fingerprint, 16).map_err(|_| missing())?;
+        self.service.statistics().get(&group, Fingerprint(fingerprint)).ok_or_else(missing)
     }
 
     /// Restarts the counts, for one group or for all; returns the number of rows dropped.

@@ -208,6 +208,16 @@ pub struct StatementList {
     pub since_unix_ms: u64,
 }
 
+fn row((group, fingerprint): &Key, entry: &Entry) -> StatementRow {
+    StatementRow {
+        group: group.clone(),
+        fingerprint: *fingerprint,
+        kind: entry.kind,
+        template: Arc::clone(&entry.template),
+        sums: entry.sums,
+    }
+}
+
 impl Statistics {
     /// No rows, counting since `unix_ms`.
     pub fn new(unix_ms: u64) -> Self {
@@ -289,31 +299,30 @@ impl Statistics {
 
     /// The first `most` rows of one group, or of all, in this order.
     pub fn list(&self, group: Option<&GroupName>, order: Order, most: usize) -> StatementList {
-        self.list_of(group, order, most, |_| true)
+        self.list_of(group, order, most, |_, _| true)
     }
 
-    /// The same of the groups that are seen.
+    /// The same of those with a group and a template that are wanted.
     pub fn list_of(
         &self,
         group: Option<&GroupName>,
         order: Order,
         most: usize,
-        is_seen: impl Fn(&GroupName) -> bool,
+        is_wanted: impl Fn(&GroupName, &str) -> bool,
     ) -> StatementList {
-        let rows = self.of(group).filter(|((group, _), _)| is_seen(group));
+        let rows = self.of(group).filter(|((group, _), entry)| is_wanted(group, &entry.template));
         let mut found: Vec<_> = rows.map(|(key, entry)| (order.of(&entry.sums), key, entry)).collect();
         // The keys are in order, so that equal rows stay in it.
         found.sort_by_key(|(amount, ..)| std::cmp::Reverse(*amount));
         let total = found.len();
-        let rows = found.into_iter().take(most).map(|(_, (group, fingerprint), entry)| StatementRow {
-            group: group.clone(),
-            fingerprint: *fingerprint,
-            kind: entry.kind,
-            template: Arc::clone(&entry.template),
-            sums: entry.sums,
-        });
-        let rows = rows.collect();
+        let rows = found.into_iter().take(most).map(|(_, key, entry)| row(key, entry)).collect();
         StatementList { rows, total, evicted: self.evicted, since_unix_ms: self.since_unix_ms }
+    }
+
+    /// One row.
+    pub fn get(&self, group: &GroupName, fingerprint: Fingerprint) -> Option<StatementRow> {
+        let key = (group.clone(), fingerprint);
+        self.rows.get(&key).map(|entry| row(&key, entry))
     }
 
     fn of(&self, group: Option<&GroupName>) -> impl Iterator<Item = (&Key, &Entry)> {

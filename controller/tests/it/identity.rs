@@ -59,7 +59,7 @@ pub(crate) async fn guarded(site: &Site) -> Running {
 }
 
 /// All callers: their certificate, and their role.
-fn callers() -> Vec<(Option<&'static str>, Option<Role>)> {
+pub(crate) fn callers() -> Vec<(Option<&'static str>, Option<Role>)> {
     let mut callers: Vec<_> = Role::ALL.into_iter().map(|role| (Some(role.name()), Some(role))).collect();
     callers.extend([(None, None), (Some("other"), None)]);
     callers
@@ -160,7 +160,7 @@ async fn every_rest_route_is_for_the_roles_of_its_row() {
         }
         // What is no route is nobody's; HEAD is as GET.
         for (method, path) in
-            [("GET", "/"), ("GET", "/v1"), ("OPTIONS", "/v1/groups"), ("POST", "/v1/groups/x")]
+            [("GET", "/x"), ("GET", "/v1"), ("OPTIONS", "/v1/groups"), ("POST", "/v1/groups/x")]
         {
             assert!(
                 [401, 403].contains(&rest(&channel, method, path).await.0),
@@ -199,7 +199,8 @@ fn the_matrix_of_the_document_is_the_one_in_force() {
     for (path, who) in matrix::GRPC {
         check(path.trim_start_matches("/tidegate.v1.").trim_start_matches('/').to_owned(), who);
     }
-    matrix::REST.into_iter().for_each(|(method, path, who)| check(format!("{method} {path}"), who));
+    let routes = matrix::REST.into_iter().chain(matrix::CONSOLE);
+    routes.for_each(|(method, path, who)| check(format!("{method} {path}"), who));
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 

@@ -17,6 +17,8 @@ mod check;
 #[cfg(test)]
 mod clock;
 #[cfg(test)]
+mod console;
+#[cfg(test)]
 mod convictions;
 #[cfg(test)]
 mod copies;

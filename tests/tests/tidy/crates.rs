@@ -15,7 +15,8 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("tls", &[]),
         ("client", &["core", "cost-model", "cpu-clock", "proto", "tls"]),
         ("listener", &["tls"]),
-        ("controller", &["core", "cost-model", "listener", "proto", "tls"]),
+        ("console", &["core", "cost-model", "proto"]),
+        ("controller", &["console", "core", "cost-model", "listener", "proto", "tls"]),
         ("sql", &["cost-model", "proto"]),
         ("gateway", &["client", "cost-model", "listener", "proto", "sql", "tls"]),
         (

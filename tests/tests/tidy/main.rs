@@ -18,9 +18,10 @@ fn root() -> PathBuf {
 }
 
 /// Folders of the repository that are crates, the names of ARCHITECTURE.md.
-const CRATES: [&str; 15] = [
+const CRATES: [&str; 16] = [
     "cli",
     "client",
+    "console",
     "controller",
     "core",
     "cost-model",

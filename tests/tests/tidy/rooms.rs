@@ -11,9 +11,10 @@ const MOST_METHODS: usize = 30;
 const MOST_FIELDS: usize = 15;
 
 /// The product.
-const PRODUCT: [&str; 10] = [
+const PRODUCT: [&str; 11] = [
     "cli/src",
     "client/src",
+    "console/src",
     "controller/src",
     "core/src",
     "cost-model/src",

@@ -1,0 +1,114 @@
+"use strict";
+// What a page cannot do by itself: times in the viewer's zone, values under the pointer, the live part, checks as one
+// types. Without this script pages are as of their moment, and all forms work.
+
+// Moments are written in UTC by the controller.
+function localise(root) {
+  for (const time of root.querySelectorAll("time[datetime]")) {
+    const moment = new Date(time.dateTime);
+    if (Number.isNaN(moment.valueOf()) || time.title) continue;
+    time.title = time.textContent;
+    const isOfChart = time.parentElement.className === "times";
+    time.textContent = isOfChart && Date.now() - moment < 86400000 ? moment.toLocaleTimeString() : moment.toLocaleString();
+  }
+}
+
+// The column under the pointer, kept over the updates of a live chart.
+let pointed = null;
+function read(column) {
+  const chart = column.closest(".chart");
+  const [moment, values] = column.dataset.read.split(/\|(.*)/s);
+  chart.querySelector(".readout").textContent = new Date(moment).toLocaleTimeString() + ": " + values;
+}
+document.addEventListener("pointerover", (event) => {
+  const column = event.target.closest ? event.target.closest(".column") : null;
+  pointed = column ? [...column.parentElement.querySelectorAll(".column")].indexOf(column) : null;
+  if (column) read(column);
+});
+
+// What has the focus in the live part has it afterwards, and lists keep their place.
+function put(live, markup) {
+  const id = document.activeElement && live.contains(document.activeElement) ? document.activeElement.id : "";
+  const label = id ? "" : document.activeElement?.getAttribute("aria-labelledby") || document.activeElement?.getAttribute("aria-label");
+  const places = [...live.querySelectorAll(".scrolls")].map((list) => list.scrollLeft);
+  live.innerHTML = markup;
+  localise(live);
+  live.querySelectorAll(".scrolls").forEach((list, at) => { list.scrollLeft = places[at] || 0; });
+  const again = id ? document.getElementById(id)
+    : label ? live.querySelector(`[aria-labelledby="${CSS.escape(label)}"], [aria-label="${CSS.escape(label)}"]`) : null;
+  if (again) again.focus({ preventScroll: true });
+  const column = pointed === null ? null : live.querySelectorAll(".column")[pointed];
+  if (column) read(column);
+}
+
+function follow(live) {
+  const age = document.getElementById("age");
+  const pause = document.getElementById("pause");
+  let heard = Date.now();
+  let source = null;
+  let isPaused = false;
+  // A text that somebody has marked is not taken away under the mark.
+  const isMarked = () => {
+    const marked = document.getSelection();
+    return marked && !marked.isCollapsed && live.contains(marked.anchorNode);
+  };
+  const open = () => {
+    source = new EventSource(live.dataset.live);
+    source.addEventListener("part", (event) => {
+      heard = Date.now();
+      if (!isPaused && !isMarked()) put(live, event.data);
+    });
+    // Nothing has changed.
+    source.addEventListener("same", () => { heard = Date.now(); });
+    // Who is no longer logged in, or follows a group that is gone, finds out why on the page itself.
+    source.addEventListener("gone", () => { source.close(); source = null; heard = 0; gone = true; });
+  };
+  let gone = false;
+  open();
+  setInterval(() => {
+    const seconds = Math.round((Date.now() - heard) / 1000);
+    // The browser gives up on a stream whose answer is an error.
+    if (!gone && source && source.readyState === EventSource.CLOSED && seconds % 3 === 0) { source.close(); open(); }
+    let text = "Live";
+    if (gone) text = "Ended: load the page again";
+    else if (isPaused) text = "Paused";
+    else if (seconds > 3) text = `No news for ${seconds} s; trying again`;
+    if (age.textContent !== text) age.textContent = text;
+    age.className = gone || (!isPaused && seconds > 3) ? "old" : "";
+  }, 1000);
+  pause.hidden = false;
+  pause.addEventListener("click", () => {
+    isPaused = !isPaused;
+    pause.setAttribute("aria-pressed", String(isPaused));
+    pause.textContent = isPaused ? "Go on" : "Pause";
+  });
+}
+
+// What saving a form would do, as one types.
+function check(form) {
+  const effect = document.getElementById("effect");
+  let timer = 0;
+  let asked = 0;
+  form.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(async () => {
+      const mine = ++asked;
+      try {
+        const answer = await fetch(form.dataset.check, { method: "POST", body: new URLSearchParams(new FormData(form)) });
+        const text = await answer.text();
+        if (mine !== asked) return;
+        if (answer.ok) effect.innerHTML = text;
+        else if (answer.status === 401) effect.textContent = "You are no longer logged in: log in in another tab, and go on here; what you typed is still here.";
+        else effect.textContent = "It could not be checked; what you typed is still here.";
+      } catch {
+        if (mine === asked) effect.textContent = "The controller does not answer; what you typed is still here.";
+      }
+    }, 300);
+  });
+}
+
+localise(document);
+const live = document.getElementById("live");
+if (live) follow(live);
+const form = document.querySelector("form[data-check]");
+if (form) check(form);

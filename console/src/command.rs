@@ -1,0 +1,129 @@
+//! The same change in other words: as a command and as a statement, for people who copy it into a script.
+
+use crate::form::Changed;
+
+/// The flag of a field, and the option of SQL; empty where SQL has none.
+const WORDS: [(&str, &str, &str); 18] = [
+    ("parent", "--parent", "PARENT"),
+    ("ru_per_sec", "--rate", "RU_PER_SEC"),
+    ("burst", "--burst", "BURST"),
+    ("burstable", "--burstable", "BURSTABLE"),
+    ("burst_ru_per_sec", "--burstable", "BURST_RU_PER_SEC"),
+    ("priority", "--priority", "PRIORITY"),
+    ("weight", "--weight", "WEIGHT"),
+    ("ttl_us", "--ttl", "TTL"),
+    ("renew_us", "--renew-every", "RENEW"),
+    ("fallback", "--fallback", "FALLBACK"),
+    ("fallback_total", "--fallback-total", "FALLBACK_TOTAL"),
+    ("max_debt", "--max-debt", "MAX_DEBT"),
+    ("comment", "--comment", "COMMENT"),
+    ("max_wait_us", "--max-wait", "MAX_WAIT"),
+    ("owner", "--owner", ""),
+    ("enforcement", "--enforcement", "ENFORCEMENT"),
+    ("policy", "--policy", "POLICY"),
+    ("quota", "--quota", "QUOTA"),
+];
+
+/// The command of the shell: `verb` is `create` or `alter`; a revision is expected where it is not 0.
+pub fn shell(verb: &str, group: &str, changed: &[Changed], revision: u64) -> String {
+    let mut text = format!("tidegate group {verb} {}", quoted(group, '\''));
+    for change in changed {
+        let Some((_, flag, _)) = WORDS.iter().find(|(field, ..)| *field == change.field) else { continue };
+        let of = |field: &str| changed.iter().find(|of| of.field == field).map(|of| of.after.as_str());
+        let value = match change.field.as_str() {
+            // One flag has both.
+            "burst_ru_per_sec" if of("burstable").is_some() => continue,
+            "burst_ru_per_sec" => format!("moderated:{}", change.after),
+            "burstable" => match (change.after.as_str(), of("burst_ru_per_sec")) {
+                ("moderated", Some(rate)) => format!("moderated:{rate}"),
+                (word, _) => word.to_owned(),
+            },
+            _ => change.after.clone(),
+        };
+        text.push_str(&format!(" {flag} {}", quoted(&value, '\'')));
+    }
+    if revision != 0 {
+        text.push_str(&format!(" --expect-revision {revision}"));
+    }
+    text
+}
+
+/// The statement: `verb` is `CREATE` or `ALTER`.
+pub fn sql(verb: &str, group: &str, changed: &[Changed]) -> String {
+    let mut text = format!("{verb} RESOURCE GROUP `{}`", group.replace('`', "``"));
+    let mut lacks = Vec::new();
+    for change in changed {
+        let Some((field, _, option)) = WORDS.iter().find(|(field, ..)| *field == change.field) else {
+            continue;
+        };
+        if option.is_empty() {
+            lacks.push(*field);
+            continue;
+        }
+        let is_word = !change.after.is_empty()
+            && change.after.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'));
+        let value = if is_word && *field != "comment" && *field != "parent" {
+            change.after.to_uppercase()
+        } else {
+            format!("'{}'", change.after.replace('\'', "''"))
+        };
+        text.push_str(&format!(" {option} = {value}"));
+    }
+    text.push(';');
+    if !lacks.is_empty() {
+        text.push_str(&format!(" -- SQL does not set {}", lacks.join(", ")));
+    }
+    text
+}
+
+/// A word of the shell as it is, anything else in quotes.
+fn quoted(text: &str, quote: char) -> String {
+    let is_plain =
+        |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/' | ':' | '@' | '%' | '+');
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("{quote}{}{quote}", text.replace(quote, "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changed(of: &[(&str, &str)]) -> Vec<Changed> {
+        let change = |(field, after): &(&str, &str)| Changed {
+            field: (*field).to_owned(),
+            before: String::new(),
+            after: (*after).to_owned(),
+        };
+        of.iter().map(change).collect()
+    }
+
+    #[test]
+    fn values_are_quoted_for_the_shell_and_for_sql() {
+        let changes = changed(&[
+            ("ru_per_sec", "50.5"),
+            ("comment", "Bob's; `rm`"),
+            ("quota", "5 per day"),
+            ("owner", "x"),
+        ]);
+        assert_eq!(
+            shell("alter", "shop", &changes, 7),
+            "tidegate group alter shop --rate 50.5 --comment 'Bob'\\''s; `rm`' --quota '5 per day' --owner x --expect-revision 7"
+        );
+        assert_eq!(
+            sql("ALTER", "shop", &changes),
+            "ALTER RESOURCE GROUP `shop` RU_PER_SEC = 50.5 COMMENT = 'Bob''s; `rm`' QUOTA = '5 per day'; -- SQL does not set owner"
+        );
+    }
+
+    #[test]
+    fn one_flag_has_how_a_group_bursts_and_how_far() {
+        let both = changed(&[("burstable", "moderated"), ("burst_ru_per_sec", "900")]);
+        assert_eq!(shell("create", "a", &both, 0), "tidegate group create a --burstable moderated:900");
+        let rate = changed(&[("burst_ru_per_sec", "900")]);
+        assert_eq!(shell("alter", "a", &rate, 0), "tidegate group alter a --burstable moderated:900");
+        let off = changed(&[("burstable", "off")]);
+        assert_eq!(shell("alter", "a", &off, 0), "tidegate group alter a --burstable off");
+    }
+}

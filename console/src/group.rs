@@ -1,0 +1,315 @@
+//! One group: what it does now and did before, who is bound to it, what its statements cost, and its definition.
+
+use std::sync::Arc;
+
+use maud::{Markup, html};
+use tidegate_proto::v1;
+
+use crate::chart::{COLOURS, Chart, HIDE, Series};
+use crate::form::Form;
+use crate::frame::{self, Place, form_key, warnings};
+use crate::history::{self, Bucket, Range};
+use crate::link::Link;
+use crate::present::{GroupNow, Present};
+use crate::quantity::{amount, grouped, rate, short, span};
+use crate::samples::{Sample, largest};
+use crate::viewer::Viewer;
+use crate::why::Why;
+use crate::{audit, removal, statement, statements};
+
+/// The parameter of the range.
+pub const RANGE: &str = "range";
+
+/// What the page of a group shows.
+#[derive(Clone, Debug)]
+pub struct Group<'g> {
+    /// The group.
+    pub now: &'g GroupNow,
+    /// All groups that are seen.
+    pub present: &'g Present,
+    /// The controller recovers.
+    pub is_recovering: bool,
+    /// What the chart shows.
+    pub range: Range,
+    /// See `range`: the last seconds.
+    pub samples: &'g [Arc<Sample>],
+    /// See `range`: what is stored.
+    pub buckets: &'g [Bucket],
+    /// Names that the chart leaves out.
+    pub hidden: &'g [String],
+    /// Its leases, by node.
+    pub leases: &'g [v1::LeaseInfo],
+    /// Warnings about its definition.
+    pub warnings: &'g [String],
+    /// Its bindings.
+    pub bindings: &'g [v1::Binding],
+    /// Its dearest statements.
+    pub dearest: &'g [v1::StatementRow],
+    /// Its changes, newest first.
+    pub changes: &'g [v1::AuditEntry],
+    /// Its fields and their values.
+    pub fields: &'g [(&'static str, String)],
+}
+
+impl Group<'_> {
+    /// The address of this view.
+    pub fn link(&self) -> Link {
+        Link::group(self.now.name()).with(RANGE, self.range.word()).with(HIDE, self.hidden.join(","))
+    }
+
+    /// The page.
+    pub fn page(&self, viewer: &Viewer) -> Markup {
+        let name = self.now.name();
+        let content = html! {
+            (self.place())
+            (warnings(self.warnings))
+            @if viewer.may_change {
+                div.buttons { a.button href=(Form::link(Some(name))) { "Change" } a.button href=(removal::link(name)) { "Delete" }
+                    a.button href=(Form::link(None).with("parent", name)) { "New group below" } }
+            }
+            nav.ranges aria-label="Range of the chart" {
+                @for (range, word, text) in Range::ALL {
+                    a href=(self.link().with(RANGE, word)) aria-current=[(range == self.range).then_some("true")] { (text) }
+                }
+                a href=(self.link().with("as", "csv")) { "CSV" }
+            }
+            (frame::live(&self.link(), &self.live()))
+            (self.below())
+            (self.bound(viewer))
+            @if !self.dearest.is_empty() {
+                section aria-labelledby="dearest" { h2 #dearest { "Dearest statements" } (statements::short_table(self.dearest))
+                    p { a href=(Place::Statements.link().with("group", name)) { "All of its statements" } } }
+            }
+            (self.definition())
+            @if viewer.may_see_all {
+                section aria-labelledby="changes" { h2 #changes { "Changes" }
+                    @if self.changes.is_empty() { p.empty { "None that the log still has." } } @else { (audit::table(self.changes)) } }
+            }
+        };
+        frame::page(name, Some(Place::Groups), Some(viewer), &content)
+    }
+
+    /// The way to it from the top.
+    fn place(&self) -> Markup {
+        let mut up: Vec<&str> = self.present.way_up(self.now.name()).skip(1).map(GroupNow::name).collect();
+        up.reverse();
+        html! {
+            nav.way aria-label="Groups above" { a href=(Place::Groups.link()) { "All groups" }
+                @for name in up { " / " a href=(Link::group(name)) { (name) } } }
+            @if !self.now.group.comment.is_empty() || !self.now.group.owner.is_empty() {
+                p { bdi { (self.now.group.comment) } @if !self.now.group.owner.is_empty() { " Owner: " bdi { (self.now.group.owner) } "." } }
+            }
+        }
+    }
+
+    /// The part that follows the present.
+    pub fn live(&self) -> Markup {
+        html! {
+            @if let Some(why) = Why::of(self.present, self.now, self.is_recovering) {
+                p.notice.warn { b { "Throttled: " } (why) "." }
+            }
+            (self.figures())
+            @match self.range { Range::Live => (self.live_chart()), _ => (self.past()) }
+            (self.leases())
+        }
+    }
+
+    fn figures(&self) -> Markup {
+        let now = self.now;
+        html! {
+            dl.figures {
+                div { dt { "Uses, with groups below" } dd { (short(now.used.0.into())) " RU/s" } }
+                div { dt { "Limit" } dd { @match now.limit() { Some(limit) => { (short(limit.0.into())) " RU/s" } None => "none" } } }
+                div { dt { "Demand" } dd { (short(now.demand.0.into())) " RU/s" } }
+                div { dt { "Leased" } dd { (short(now.leased.0.into())) " RU/s" } }
+                div { dt { "Burst left" } dd { (short(now.pool.0.max(0).into())) " RU" } }
+                div.warn[now.waiting > 0] { dt { "Waiting" } dd { (grouped(now.waiting.into())) } }
+                div.warn[now.backlog.0 > 0] { dt { "Backlog" } dd { (short(now.backlog.0.into())) " RU" } }
+                div.warn[now.debt.0 > 0] { dt { "Debt" } dd { (short(now.debt.0.into())) " RU" } }
+                div { dt { "Operations" } dd { (grouped(now.operations)) } }
+                div { dt { "Refused" } dd { (grouped(now.throttled)) } }
+                div { dt { "RU since it was made" } dd { (short(i128::try_from(now.total).unwrap_or(i128::MAX))) } }
+                @if let Some(quota) = &now.quota {
+                    div.bad[quota.left == "0"] { dt { "Quota left" } dd { (amount(&quota.left)) small { " of " (amount(&quota.amount)) ", for " (span(quota.resets_in_us)) } } }
+                }
+            }
+        }
+    }
+
+    /// The group and those below it, second by second.
+    fn live_chart(&self) -> Markup {
+        let mut names: Vec<Arc<str>> = largest(self.samples, usize::MAX);
+        names.retain(|name| self.present.way_up(name).any(|group| group.name() == self.now.name()));
+        names.truncate(COLOURS);
+        let series = names.iter().map(|name| Series {
+            name: name.to_string(),
+            values: self.samples.iter().map(|sample| sample.of_group(name).0).collect(),
+        });
+        let times = self.samples.iter().map(|sample| sample.unix_ms).collect();
+        self.chart("RU/s of it and the groups below, last five minutes", times, series.collect())
+    }
+
+    /// What it used before, by cause.
+    fn past(&self) -> Markup {
+        let Some(range) = self.range.seconds() else { return html! {} };
+        let (times, series) = history::columns(self.buckets, range, self.present.unix_ms / 1_000);
+        html! {
+            (self.chart("RU/s of it by cause, without the groups below", times, series))
+            (self.parts())
+        }
+    }
+
+    fn parts(&self) -> Markup {
+        let sum = |part: usize| self.buckets.iter().filter_map(|bucket| bucket.parts.get(part)).sum::<i128>();
+        let parts: Vec<(&str, i128)> =
+            history::PARTS.iter().enumerate().map(|(at, name)| (*name, sum(at))).collect();
+        statement::parts_table(&parts)
+    }
+
+    fn chart(&self, title: &str, times: Vec<u64>, series: Vec<Series>) -> Markup {
+        let limit = self.now.limit().map(|limit| (limit.0, "limit"));
+        Chart { title, times, series, limit, hidden: self.hidden, link: self.link() }.markup()
+    }
+
+    fn leases(&self) -> Markup {
+        html! {
+            section aria-labelledby="leases" {
+                h2 #leases { "Leases by node" }
+                @if self.leases.is_empty() { p.empty { "No node holds one." } } @else {
+                    div.scrolls tabindex="0" role="region" aria-labelledby="leases" { (lease_table(self.leases)) }
+                }
+            }
+        }
+    }
+
+    fn below(&self) -> Markup {
+        let below = self.present.children(self.now.name());
+        html! {
+            @if !below.is_empty() {
+                section aria-labelledby="below" { h2 #below { "Groups below" }
+                    div.scrolls tabindex="0" role="region" aria-labelledby="below" { table { thead { tr { th scope="col" { "Group" } th.number scope="col" { "Limit" } th.number scope="col" { "Uses" } th.number scope="col" { "Waiting" } } }
+                    tbody { @for group in below.iter().filter_map(|name| self.present.get(name)) { tr {
+                        th scope="row" { a href=(Link::group(group.name())) { (group.name()) } }
+                        td.number { @match group.limit() { Some(limit) => { (short(limit.0.into())) " RU/s" } None => "none" } }
+                        td.number { (short(group.used.0.into())) " RU/s" } td.number { (grouped(group.waiting.into())) }
+                    } } } } }
+                }
+            }
+        }
+    }
+
+    fn bound(&self, viewer: &Viewer) -> Markup {
+        let name = self.now.name();
+        html! {
+            section aria-labelledby="bound" {
+                h2 #bound { "Bindings" }
+                @if self.bindings.is_empty() { p.empty { "Nobody is bound to it." } } @else {
+                    div.scrolls tabindex="0" role="region" aria-labelledby="bound" { table { thead { tr { th scope="col" { "Tenant" } th scope="col" { "User" } @if viewer.may_change { th scope="col" { "Change" } } } }
+                        tbody { @for binding in self.bindings { tr {
+                            td { @if binding.tenant.is_empty() { "any" } @else { bdi { (binding.tenant) } } }
+                            td { @if binding.user.is_empty() { "any" } @else { bdi { (binding.user) } } }
+                            @if viewer.may_change { td { form method="post" action=(Link::to(&["unbind"])) {
+                                (form_key(viewer)) input type="hidden" name="tenant" value=(binding.tenant);
+                                input type="hidden" name="user" value=(binding.user); input type="hidden" name="group" value=(name);
+                                button type="submit" { "Unbind" } } } }
+                        } } } } }
+                }
+                @if viewer.may_change {
+                    form.inline method="post" action=(Link::to(&["bind"])) {
+                        (form_key(viewer)) input type="hidden" name="group" value=(name);
+                        label { "Tenant " input name="tenant" maxlength="64" size="16" autocomplete="off"; }
+                        label { "User " input name="user" maxlength="64" size="16" autocomplete="off"; }
+                        button type="submit" { "Bind" }
+                    }
+                }
+            }
+        }
+    }
+
+    fn definition(&self) -> Markup {
+        html! {
+            section aria-labelledby="definition" { h2 #definition { "Definition" }
+                table.definition { tbody { @for (field, value) in self.fields { tr {
+                    th scope="row" { code { (field) } } td { bdi { @if value.is_empty() { "–" } @else { (value) } } }
+                } } } }
+                p.hint { "Revision " (self.now.group.revision) "." }
+            }
+        }
+    }
+}
+
+/// Leases as a table without the name of their group.
+pub(crate) fn lease_table(leases: &[v1::LeaseInfo]) -> Markup {
+    html! {
+        table { thead { tr { th scope="col" { "Node" } th.number scope="col" { "Rate" } th.number scope="col" { "Demand" } th.number scope="col" { "Bucket" }
+            th.number scope="col" { "Backlog" } th.number scope="col" { "Debt" } th.number scope="col" { "Waiting" } th.number scope="col" { "Ends in" } } }
+        tbody { @for lease in leases { tr {
+            th scope="row" { bdi { (lease.client) } } td.number { (rate(&lease.rate)) } td.number { (rate(&lease.demand)) } td.number { (amount(&lease.cap)) }
+            td.number { (amount(&lease.backlog)) } td.number { (amount(&lease.debt)) } td.number { (grouped(lease.waiting.into())) }
+            td.number { (span(lease.expires_in_us)) }
+        } } } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::units::Rate;
+
+    use super::*;
+    use crate::frame::tests::viewer;
+    use crate::present::tests::group;
+
+    fn page(range: Range, may_change: bool) -> String {
+        let present = Present::of(
+            3_600_000,
+            [group("a", "", 10, 1), group("b", "a", 0, 2), group("z", "", 0, 9)],
+            false,
+        );
+        let used = |rate| {
+            Arc::new(Sample::of(
+                1_000,
+                vec![(Arc::from("b"), Rate::whole(rate)), (Arc::from("z"), Rate::whole(9))],
+            ))
+        };
+        let bindings = [v1::Binding { tenant: "acme".to_owned(), ..v1::Binding::default() }];
+        let group = Group {
+            now: present.get("a").unwrap(),
+            present: &present,
+            is_recovering: false,
+            range,
+            samples: &[used(1), used(2)],
+            buckets: &[Bucket { start_s: 3_480, parts: [60_000_000, 0, 0, 0, 0] }],
+            hidden: &[],
+            leases: &[],
+            warnings: &[],
+            bindings: &bindings,
+            dearest: &[],
+            changes: &[],
+            fields: &[("quota", "none".to_owned())],
+        };
+        group.page(&viewer(may_change, false)).into_string()
+    }
+
+    #[test]
+    fn the_chart_has_the_group_and_those_below_it_alone() {
+        let text = page(Range::Live, true);
+        assert_eq!(text.matches("<polygon").count(), 1, "{text}");
+        assert!(text.contains("<bdi>b</bdi>") && !text.contains("<bdi>z</bdi>"), "{text}");
+        assert!(text.contains("view=%2Fconsole%2Fgroups%2Fa"), "{text}");
+        let past = page(Range::Hour, true);
+        assert!(
+            past.contains("<bdi>CPU</bdi>") && past.contains("100 %") && past.contains("range=1h"),
+            "{past}"
+        );
+    }
+
+    #[test]
+    fn bindings_change_by_those_who_may() {
+        assert!(page(Range::Live, true).contains("/console/unbind"));
+        let seen = page(Range::Live, false);
+        assert!(
+            seen.contains("acme") && !seen.contains("<form method=\"post\" action=\"/console/unbind"),
+            "{seen}"
+        );
+    }
+}

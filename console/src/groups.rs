@@ -1,0 +1,272 @@
+//! The list of groups, as a tree or sorted by a column.
+
+use std::cmp::Reverse;
+
+use maud::{Markup, html};
+
+use crate::csv;
+use crate::form::Form;
+use crate::frame::{self, Place};
+use crate::link::Link;
+use crate::present::{GroupNow, Present};
+use crate::quantity::{grouped, short};
+use crate::viewer::Viewer;
+use crate::why::Why;
+
+/// Rows of a page. With half of them people page through a small installation; twice of them are more than anybody
+/// reads, once a second.
+pub const PAGE: usize = 100;
+
+/// A column by which the list is sorted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sort {
+    /// As a tree.
+    #[default]
+    Tree,
+    /// RU/s used, with all below.
+    Used,
+    /// RU/s asked for.
+    Demand,
+    /// RU/s allowed.
+    Limit,
+    /// Operations waiting.
+    Waiting,
+    /// Operations refused.
+    Refused,
+    /// RU since it was created.
+    Total,
+}
+
+impl Sort {
+    const ALL: [(Self, &'static str, &'static str); 7] = [
+        (Self::Tree, "", "Group"),
+        (Self::Limit, "limit", "Limit"),
+        (Self::Used, "used", "Uses"),
+        (Self::Demand, "demand", "Demand"),
+        (Self::Waiting, "waiting", "Waiting"),
+        (Self::Refused, "refused", "Refused"),
+        (Self::Total, "total", "Total"),
+    ];
+
+    /// The order of this word; the tree for any other.
+    pub fn parse(word: &str) -> Self {
+        Self::ALL.into_iter().find(|(_, of, _)| *of == word).map(|(sort, ..)| sort).unwrap_or_default()
+    }
+
+    fn word(self) -> &'static str {
+        Self::ALL.into_iter().find(|(sort, ..)| *sort == self).map_or("", |(_, word, _)| word)
+    }
+
+    fn key(self, group: &GroupNow) -> u128 {
+        let rate = |rate: i64| u128::try_from(rate).unwrap_or(0);
+        match self {
+            Self::Tree => 0,
+            Self::Used => rate(group.used.0),
+            Self::Demand => rate(group.demand.0),
+            Self::Limit => group.limit().map_or(u128::MAX, |limit| rate(limit.0)),
+            Self::Waiting => group.waiting.into(),
+            Self::Refused => group.throttled,
+            Self::Total => group.total,
+        }
+    }
+}
+
+/// What the list shows.
+#[derive(Clone, Debug)]
+pub struct Groups<'g> {
+    /// All groups that are seen.
+    pub present: &'g Present,
+    /// Only those with this in the name.
+    pub filter: &'g str,
+    /// In this order.
+    pub sort: Sort,
+    /// Rows that were shown on the pages before.
+    pub skip: usize,
+    /// The controller recovers.
+    pub is_recovering: bool,
+}
+
+impl Groups<'_> {
+    /// The address of this view.
+    pub fn link(&self) -> Link {
+        let skip = if self.skip == 0 { String::new() } else { self.skip.to_string() };
+        Place::Groups.link().with("q", self.filter).with("sort", self.sort.word()).with("skip", skip)
+    }
+
+    /// The page.
+    pub fn page(&self, viewer: &Viewer) -> Markup {
+        let content = html! {
+            form.filters method="get" role="search" {
+                label { "Name has " input type="search" name="q" value=(self.filter) size="20"; }
+                @if self.sort != Sort::Tree { input type="hidden" name="sort" value=(self.sort.word()); }
+                button type="submit" { "Show" }
+                a href=(self.link().with("as", "csv")) { "CSV" }
+                @if viewer.may_change { a.button href=(Form::link(None)) { "New group" } }
+            }
+            (frame::live(&self.link(), &self.live()))
+        };
+        frame::page("Groups", Some(Place::Groups), Some(viewer), &content)
+    }
+
+    /// The part that follows the present.
+    pub fn live(&self) -> Markup {
+        let rows = self.rows();
+        let shown = rows.iter().skip(self.skip).take(PAGE);
+        html! {
+            @if rows.is_empty() {
+                p.empty { @if self.filter.is_empty() { "There is no group that you see." } @else { "No group has this in its name." } }
+            } @else {
+                div.scrolls tabindex="0" role="region" aria-label="Groups" { table {
+                    thead { tr { @for (sort, word, name) in Sort::ALL { @let is_sorted = sort == self.sort;
+                        th.number[sort != Sort::Tree] scope="col" aria-sort=[is_sorted.then_some(if sort == Sort::Tree { "ascending" } else { "descending" })] {
+                            a href=(self.link().with("sort", word).with("skip", "")) id={ "sort-" (word) } { (name) }
+                        } }
+                        th scope="col" { "Share of limit" } th.number scope="col" { "Leases" } } }
+                    tbody { @for (depth, group) in shown { (self.row(*depth, group)) } }
+                } }
+                (self.pages(rows.len()))
+            }
+        }
+    }
+
+    /// All rows, in order, each with its depth in the tree.
+    fn rows(&self) -> Vec<(usize, &GroupNow)> {
+        let mut rows = self.present.tree();
+        let wanted = self.filter.to_lowercase();
+        if !wanted.is_empty() {
+            rows.retain(|(_, group)| group.name().contains(&wanted));
+        }
+        if self.sort != Sort::Tree {
+            rows.sort_by(|(_, one), (_, other)| {
+                let by = |group| Reverse(self.sort.key(group));
+                by(*one).cmp(&by(*other)).then_with(|| one.name().cmp(other.name()))
+            });
+        }
+        if self.sort != Sort::Tree || !wanted.is_empty() {
+            rows.iter_mut().for_each(|(depth, _)| *depth = 0);
+        }
+        rows
+    }
+
+    fn row(&self, depth: usize, group: &GroupNow) -> Markup {
+        let why = Why::of(self.present, group, self.is_recovering);
+        let percent = group.limit().map(|limit| i128::from(group.used.0) * 100 / i128::from(limit.0.max(1)));
+        html! {
+            tr {
+                th scope="row" { span class={ "deep d" (depth.min(9)) } { a href=(Link::group(group.name())) id={ "group-" (group.name()) } { (group.name()) } }
+                    @if group.group.enforcement == "shadow" { " " span.badge { "shadow" } }
+                    @if let Some(why) = why { " " span.badge.warn title=(why) { "throttled" } } }
+                td.number { @match group.limit() { Some(limit) => (short(limit.0.into())), None => "none" } }
+                td.number { (short(group.used.0.into())) }
+                td.number { (short(group.demand.0.into())) }
+                td.number { (grouped(group.waiting.into())) }
+                td.number { (grouped(group.throttled)) }
+                td.number { (short(i128::try_from(group.total).unwrap_or(i128::MAX))) }
+                td { @if let Some(percent) = percent {
+                    svg.bar viewBox="0 0 100 8" preserveAspectRatio="none" role="img" aria-label={ (percent) " percent of its limit" } {
+                        rect.full[percent >= 95] width=(percent.clamp(0, 100)) height="8" {} } } }
+                td.number { (group.leases) }
+            }
+        }
+    }
+
+    fn pages(&self, rows: usize) -> Markup {
+        let last = rows.min(self.skip.saturating_add(PAGE));
+        html! {
+            nav.pages aria-label="Pages of the list" {
+                @if self.skip > 0 {
+                    @let before = self.skip.saturating_sub(PAGE);
+                    a #before href=(self.link().with("skip", if before == 0 { String::new() } else { before.to_string() })) rel="prev" { "Before" }
+                }
+                span { (grouped(self.skip.saturating_add(1) as u128)) " to " (grouped(last as u128)) " of " (grouped(rows as u128)) "; RU/s, totals in RU" }
+                @if last < rows { a #after href=(self.link().with("skip", last)) rel="next" { "After" } }
+            }
+        }
+    }
+
+    /// All rows as CSV.
+    pub fn csv(&self) -> String {
+        let names = [
+            "group",
+            "parent",
+            "limit_micro_ru_per_sec",
+            "used_micro_ru_per_sec",
+            "demand_micro_ru_per_sec",
+            "waiting",
+            "refused",
+            "total_micro_ru",
+            "leases",
+            "why",
+        ];
+        let rows = self.rows().into_iter().map(|(_, group)| {
+            let why = Why::of(self.present, group, self.is_recovering);
+            vec![
+                group.name().to_owned(),
+                group.group.parent.clone(),
+                group.limit().map(|limit| limit.0.to_string()).unwrap_or_default(),
+                group.used.0.to_string(),
+                group.demand.0.to_string(),
+                group.waiting.to_string(),
+                group.throttled.to_string(),
+                group.total.to_string(),
+                group.leases.to_string(),
+                why.map(|why| why.to_string()).unwrap_or_default(),
+            ]
+        });
+        csv::text(&names, rows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::tests::viewer;
+    use crate::present::tests::group;
+
+    fn list<'p>(present: &'p Present, filter: &'p str, sort: &str, skip: usize) -> Groups<'p> {
+        Groups { present, filter, sort: Sort::parse(sort), skip, is_recovering: false }
+    }
+
+    fn names<'g>(groups: &'g Groups<'_>) -> Vec<(usize, &'g str)> {
+        groups.rows().into_iter().map(|(depth, group)| (depth, group.name())).collect()
+    }
+
+    #[test]
+    fn a_tree_keeps_its_shape_and_an_order_does_not() {
+        let groups = [group("a", "", 10, 1), group("b", "a", 0, 5), group("c", "", 50, 3)];
+        let present = Present::of(1, groups, false);
+        assert_eq!(names(&list(&present, "", "", 0)), [(0, "a"), (1, "b"), (0, "c")]);
+        assert_eq!(
+            names(&list(&present, "", "used", 0)),
+            [(0, "a"), (0, "b"), (0, "c")],
+            "a has what b uses"
+        );
+        assert_eq!(
+            names(&list(&present, "", "limit", 0)),
+            [(0, "b"), (0, "c"), (0, "a")],
+            "no limit is the most"
+        );
+        assert_eq!(names(&list(&present, "B", "", 0)), [(0, "b")]);
+        assert_eq!(list(&present, "", "nonsense", 0).sort, Sort::Tree);
+    }
+
+    #[test]
+    fn ten_thousand_groups_come_in_pages() {
+        let all = (0..10_000).map(|at| group(&format!("g{at:05}"), "", 10, 1));
+        let present = Present::of(1, all, false);
+        let text = list(&present, "", "", 9_950).live().into_string();
+        assert_eq!(text.matches("id=\"group-").count(), 50);
+        assert!(text.contains("9,951 to 10,000 of 10,000") && text.contains("skip=9850"), "{text}");
+        assert!(!text.contains("id=\"after\""));
+        let text = list(&present, "", "", 99_999).live().into_string();
+        assert_eq!(text.matches("id=\"group-").count(), 0, "beyond the end there is nothing, and no panic");
+    }
+
+    #[test]
+    fn who_may_not_change_gets_no_way_to() {
+        let present = Present::of(1, [group("a", "", 1, 1)], false);
+        let page = |may| list(&present, "", "", 0).page(&viewer(may, true)).into_string();
+        assert!(page(true).contains("/console/groups/new") && !page(false).contains("/console/groups/new"));
+        assert!(list(&present, "", "", 0).csv().starts_with("group,parent,"));
+    }
+}

@@ -1,0 +1,152 @@
+//! Nodes, and the leases that they hold.
+
+use maud::{Markup, html};
+use tidegate_proto::v1;
+
+use crate::csv;
+use crate::frame::{self, Place};
+use crate::link::Link;
+use crate::quantity::{amount, bytes, grouped, rate, span};
+use crate::viewer::Viewer;
+
+/// Rows of either table on the page; the CSV has all.
+pub const MOST: usize = 200;
+
+/// What the page of nodes shows.
+#[derive(Clone, Debug)]
+pub struct Nodes<'n> {
+    /// Nodes, newest first.
+    pub clients: &'n [v1::ClientInfo],
+    /// Leases, by group.
+    pub leases: &'n [v1::LeaseInfo],
+    /// Only those with this in the name.
+    pub filter: &'n str,
+}
+
+impl Nodes<'_> {
+    /// The address of this view.
+    pub fn link(&self) -> Link {
+        Place::Nodes.link().with("q", self.filter)
+    }
+
+    /// The page.
+    pub fn page(&self, viewer: &Viewer) -> Markup {
+        let content = html! {
+            form.filters method="get" role="search" {
+                label { "Name has " input type="search" name="q" value=(self.filter) size="20"; }
+                button type="submit" { "Show" }
+                a href=(self.link().with("as", "csv")) { "CSV" }
+            }
+            (frame::live(&self.link(), &self.live()))
+        };
+        frame::page("Nodes and leases", Some(Place::Nodes), Some(viewer), &content)
+    }
+
+    fn clients(&self) -> impl Iterator<Item = &v1::ClientInfo> {
+        self.clients.iter().filter(|client| client.client.contains(self.filter))
+    }
+
+    /// The part that follows the present.
+    pub fn live(&self) -> Markup {
+        let clients: Vec<_> = self.clients().collect();
+        let leases: Vec<_> = self.leases.iter().filter(|lease| lease.client.contains(self.filter)).collect();
+        html! {
+            section aria-labelledby="nodes" {
+                h2 #nodes { "Nodes" }
+                @if clients.is_empty() { p.empty { "No node. " code { "tidegate node --endpoint …" } " is one, and so is each process with the client library." } } @else {
+                    div.scrolls tabindex="0" role="region" aria-labelledby="nodes" { table {
+                        thead { tr { th scope="col" { "Node" } th scope="col" { "State" } th scope="col" { "Software" } th.number scope="col" { "Leases" }
+                            th.number scope="col" { "Messages" } th.number scope="col" { "CPU metered" } th.number scope="col" { "Memory" } th.number scope="col" { "Start" } } }
+                        tbody { @for client in clients.iter().take(MOST) { (row(client)) } }
+                    } }
+                    (more(clients.len()))
+                }
+            }
+            section aria-labelledby="leases" {
+                h2 #leases { "Leases" }
+                @if leases.is_empty() { p.empty { "No lease is out." } } @else {
+                    div.scrolls tabindex="0" role="region" aria-labelledby="leases" { table {
+                        thead { tr { th scope="col" { "Group" } th scope="col" { "Node" } th.number scope="col" { "Rate" } th.number scope="col" { "Demand" }
+                            th.number scope="col" { "Backlog" } th.number scope="col" { "Debt" } th.number scope="col" { "Ends in" } } }
+                        tbody { @for lease in leases.iter().take(MOST) { tr {
+                            th scope="row" { a href=(Link::group(&lease.group)) id={ "lease-" (lease.group) "-" (lease.client) } { (lease.group) } } td { bdi { (lease.client) } }
+                            td.number { (rate(&lease.rate)) } td.number { (rate(&lease.demand)) } td.number { (amount(&lease.backlog)) }
+                            td.number { (amount(&lease.debt)) } td.number { (span(lease.expires_in_us)) }
+                        } } }
+                    } }
+                    (more(leases.len()))
+                }
+            }
+        }
+    }
+
+    /// The nodes as CSV.
+    pub fn csv(&self) -> String {
+        let names = [
+            "node",
+            "start",
+            "software",
+            "connected",
+            "silent_us",
+            "leases",
+            "messages",
+            "process_cpu_ns",
+            "metered_cpu_ns",
+            "resident_bytes",
+        ];
+        let rows = self.clients().map(|client| {
+            let node = client.node.unwrap_or_default();
+            vec![
+                client.client.clone(),
+                client.incarnation.to_string(),
+                client.agent.clone(),
+                client.connected.to_string(),
+                client.silent_us.to_string(),
+                client.leases.to_string(),
+                client.messages.to_string(),
+                node.process_cpu_ns.to_string(),
+                node.metered_cpu_ns.to_string(),
+                node.resident_bytes.to_string(),
+            ]
+        });
+        csv::text(&names, rows)
+    }
+}
+
+fn row(client: &v1::ClientInfo) -> Markup {
+    let node = client.node.unwrap_or_default();
+    let percent = u128::from(node.metered_cpu_ns) * 100 / u128::from(node.process_cpu_ns.max(1));
+    html! {
+        tr {
+            th scope="row" { bdi { (client.client) } }
+            td { @if client.connected { "connected" } @else { span.badge.warn { "silent for " (span(client.silent_us)) } } }
+            td { bdi { (client.agent) } } td.number { (grouped(client.leases.into())) } td.number { (grouped(client.messages.into())) }
+            td.number { (percent) " %" } td.number { (bytes(node.resident_bytes)) } td.number { (client.incarnation) }
+        }
+    }
+}
+
+fn more(rows: usize) -> Markup {
+    html! { @if rows > MOST { p.hint { "The first " (MOST) " of " (grouped(rows as u128)) "; a part of a name finds others, and the CSV has all." } } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_filtered_and_cut() {
+        let client = |at: usize| v1::ClientInfo {
+            client: format!("n-{at:04}"),
+            connected: at > 0,
+            ..v1::ClientInfo::default()
+        };
+        let clients: Vec<_> = (0..300).map(client).collect();
+        let text = Nodes { clients: &clients, leases: &[], filter: "" }.live().into_string();
+        assert_eq!(text.matches("<bdi>n-").count(), MOST);
+        assert!(text.contains("of 300") && text.contains("silent for"), "{text}");
+        let nodes = Nodes { clients: &clients, leases: &[], filter: "n-0299" };
+        assert_eq!(nodes.live().into_string().matches("<bdi>n-").count(), 1);
+        assert_eq!(nodes.csv().lines().count(), 2);
+    }
+}

@@ -1,0 +1,219 @@
+//! The first page: who uses what now, who waits and why, and what is wrong.
+
+use std::sync::Arc;
+
+use maud::{Markup, html};
+use tidegate_core::units::Rate;
+use tidegate_proto::v1;
+
+use crate::chart::{COLOURS, Chart, HIDE, Series};
+use crate::frame::{self, Place, warnings};
+use crate::link::Link;
+use crate::present::{GroupNow, Present};
+use crate::quantity::{grouped, micro, rate, short, span};
+use crate::samples::{Sample, largest};
+use crate::statements;
+use crate::viewer::Viewer;
+use crate::why::Why;
+
+/// Throttled groups that are listed; the page of groups has the others.
+const MOST_THROTTLED: usize = 20;
+/// The sum of the groups that have no colour of their own.
+const OTHERS: &str = "all others";
+
+/// Nodes at a glance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeCount {
+    /// With an open stream.
+    pub connected: usize,
+    /// Heard of, and without one.
+    pub silent: usize,
+}
+
+/// What the overview shows.
+#[derive(Clone, Debug)]
+pub struct Overview<'o> {
+    /// The controller; `None` for a viewer who may not see it.
+    pub status: Option<&'o v1::StatusReply>,
+    /// See `status`.
+    pub nodes: NodeCount,
+    /// All groups that are seen.
+    pub present: &'o Present,
+    /// The last seconds.
+    pub samples: &'o [Arc<Sample>],
+    /// The statements that cost most.
+    pub dearest: &'o [v1::StatementRow],
+    /// Names that the chart leaves out.
+    pub hidden: &'o [String],
+}
+
+impl Overview<'_> {
+    /// The address of this view.
+    pub fn link(&self) -> Link {
+        Place::Overview.link().with(HIDE, self.hidden.join(","))
+    }
+
+    /// The page.
+    pub fn page(&self, viewer: &Viewer) -> Markup {
+        let content = frame::live(&self.link(), &self.live(viewer));
+        frame::page("Overview", Some(Place::Overview), Some(viewer), &content)
+    }
+
+    /// The part that follows the present.
+    pub fn live(&self, viewer: &Viewer) -> Markup {
+        html! {
+            @if let Some(status) = self.status { (warnings(&status.warnings)) }
+            (self.figures())
+            section aria-labelledby="use" {
+                h2 #use { "RU/s by group, last five minutes" }
+                @if self.present.is_empty() { (first_steps(viewer)) } @else { (self.chart()) }
+            }
+            (self.throttled())
+            @if !self.dearest.is_empty() {
+                section aria-labelledby="dearest" {
+                    h2 #dearest { "Dearest statements" }
+                    (statements::short_table(self.dearest))
+                }
+            }
+        }
+    }
+
+    fn figures(&self) -> Markup {
+        let used = self.samples.last().map_or(Rate::ZERO, |sample| sample.total());
+        let waiting: u64 = self.present.all().map(|group| group.waiting).fold(0, u64::saturating_add);
+        let throttled = self.present.all().filter(|group| group.is_throttled()).count();
+        html! {
+            dl.figures {
+                div { dt { "Used now" } dd { (short(used.0.into())) " RU/s" } }
+                @if let Some(status) = self.status {
+                    div { dt { "Capacity" } dd { (rate(&status.capacity)) } }
+                    div { dt { "Nodes" } dd { (self.nodes.connected)
+                        @if self.nodes.silent > 0 { " " small { "and " (self.nodes.silent) " silent" } } } }
+                    @if status.recovery_us > 0 {
+                        div.bad { dt { "Recovers for" } dd { (span(status.recovery_us)) } }
+                    }
+                }
+                div { dt { "Groups" } dd { (grouped(self.present.len() as u128)) } }
+                div.warn[throttled > 0] { dt { "Throttled" } dd { (throttled) } }
+                div.warn[waiting > 0] { dt { "Operations waiting" } dd { (grouped(waiting.into())) } }
+            }
+        }
+    }
+
+    fn chart(&self) -> Markup {
+        let names = largest(self.samples, COLOURS - 1);
+        let mut series: Vec<Series> = names
+            .iter()
+            .map(|name| Series {
+                name: name.to_string(),
+                values: self.samples.iter().map(|sample| sample.of_group(name).0).collect(),
+            })
+            .collect();
+        let rest = |sample: &Arc<Sample>| {
+            let named: i64 = names.iter().map(|name| sample.of_group(name).0).fold(0, i64::saturating_add);
+            sample.total().0.saturating_sub(named)
+        };
+        let rest: Vec<i64> = self.samples.iter().map(rest).collect();
+        if rest.iter().any(|value| *value > 0) {
+            series.push(Series { name: OTHERS.to_owned(), values: rest });
+        }
+        let capacity = self.status.and_then(|status| micro(&status.capacity));
+        let chart = Chart {
+            title: "RU/s by group over the last five minutes",
+            times: self.samples.iter().map(|sample| sample.unix_ms).collect(),
+            series,
+            limit: capacity.and_then(|micro| i64::try_from(micro).ok()).map(|micro| (micro, "capacity")),
+            hidden: self.hidden,
+            link: self.link(),
+        };
+        chart.markup()
+    }
+
+    fn throttled(&self) -> Markup {
+        let recovers = self.status.is_some_and(|status| status.recovery_us > 0);
+        let mut waits: Vec<&GroupNow> = self.present.all().filter(|group| group.is_throttled()).collect();
+        waits
+            .sort_by(|one, other| other.waiting.cmp(&one.waiting).then_with(|| one.name().cmp(other.name())));
+        html! {
+            section aria-labelledby="throttled" {
+                h2 #throttled { "Who waits, and why" }
+                @if waits.is_empty() {
+                    p.empty { "No operation waits." }
+                } @else {
+                    div.scrolls tabindex="0" role="region" aria-labelledby="throttled" { table {
+                        thead { tr { th scope="col" { "Group" } th scope="col" { "Why" } th.number scope="col" { "Waiting" }
+                            th.number scope="col" { "Backlog" } th.number scope="col" { "Uses" } th.number scope="col" { "Limit" } } }
+                        tbody { @for group in waits.iter().take(MOST_THROTTLED) { tr {
+                            th scope="row" { a href=(Link::group(group.name())) id={ "waits-" (group.name()) } { (group.name()) } }
+                            td { @if let Some(why) = Why::of(self.present, group, recovers) { (why) } }
+                            td.number { (grouped(group.waiting.into())) }
+                            td.number { (short(group.backlog.0.into())) " RU" }
+                            td.number { (short(group.used.0.into())) " RU/s" }
+                            td.number { @match group.limit() { Some(limit) => { (short(limit.0.into())) " RU/s" } None => "none" } }
+                        } } }
+                    } }
+                    @if waits.len() > MOST_THROTTLED {
+                        p { a href=(Place::Groups.link().with("sort", "waiting")) { "and " (waits.len() - MOST_THROTTLED) " more" } }
+                    }
+                }
+                @if self.present.is_partial {
+                    p.hint { "There are more leases than one answer holds: groups of later names may wait, too." }
+                }
+            }
+        }
+    }
+}
+
+fn first_steps(viewer: &Viewer) -> Markup {
+    html! {
+        p.empty { "There is no group that you see." }
+        @if viewer.may_change {
+            p { "Make the first one " a href=(Link::to(&["groups", "new"])) { "here" } ", or by "
+                code { "tidegate group create shop --ru-per-sec 500" } "." }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::tests::viewer;
+    use crate::present::tests::group;
+
+    fn sample(used: &[(&str, i64)]) -> Arc<Sample> {
+        let used = used.iter().map(|(name, rate)| (Arc::from(*name), Rate::whole(*rate))).collect();
+        Arc::new(Sample::of(1_000, used))
+    }
+
+    fn page(status: Option<&v1::StatusReply>, present: &Present, samples: &[Arc<Sample>]) -> String {
+        let nodes = NodeCount { connected: 3, silent: 1 };
+        let overview = Overview { status, nodes, present, samples, dearest: &[], hidden: &[] };
+        overview.page(&viewer(true, status.is_some())).into_string()
+    }
+
+    #[test]
+    fn groups_without_a_colour_of_their_own_are_one_sum() {
+        let names: Vec<String> = (0..COLOURS + 2).map(|at| format!("g{at}")).collect();
+        let used: Vec<(&str, i64)> = names.iter().map(String::as_str).zip(1..).collect();
+        let present = Present::of(1, used.iter().map(|(name, rate)| group(name, "", 0, *rate)), false);
+        let text = page(None, &present, &[sample(&used), sample(&used)]);
+        assert_eq!(text.matches("<polygon").count(), COLOURS);
+        assert!(text.contains("all others 6"), "the three smallest: {text}");
+    }
+
+    #[test]
+    fn who_waits_is_listed_with_the_reason_and_others_are_not() {
+        let waits = GroupNow { waiting: 7, leases: 1, ..group("busy", "", 10, 10) };
+        let present = Present::of(1, [waits, group("calm", "", 10, 1)], false);
+        let status = v1::StatusReply { capacity: "500".to_owned(), ..v1::StatusReply::default() };
+        let text = page(Some(&status), &present, &[sample(&[("busy", 10)]), sample(&[("busy", 10)])]);
+        assert!(text.contains("it uses its own rate") && text.contains("waits-busy"), "{text}");
+        assert!(!text.contains("waits-calm") && text.contains("class=\"limit\""), "{text}");
+    }
+
+    #[test]
+    fn a_viewer_without_the_whole_sees_neither_nodes_nor_capacity() {
+        let text = page(None, &Present::of(1, [group("a", "", 1, 1)], false), &[]);
+        assert!(!text.contains("Capacity") && !text.contains("Nodes"), "{text}");
+    }
+}

@@ -1,0 +1,294 @@
+//! What statements cost, by template and group; and the lists of watches and runaways.
+
+use maud::{Markup, html};
+use tidegate_proto::v1;
+
+use crate::frame::{self, Place, form_key};
+use crate::link::Link;
+use crate::quantity::{grouped, moment, short, span};
+use crate::viewer::Viewer;
+use crate::{csv, statement};
+
+/// Orders of the list, by the word of the API and as a column's name.
+pub const ORDERS: [(&str, &str); 9] = [
+    ("ru", "RU"),
+    ("average_ru", "Mean RU"),
+    ("max_ru", "Most RU"),
+    ("calls", "Calls"),
+    ("rows", "Rows"),
+    ("elapsed", "Time"),
+    ("waited", "Waited"),
+    ("errors", "Errors"),
+    ("throttled", "Refused"),
+];
+/// Characters of a template in a list; its own page has all of it.
+const MOST_TEXT: usize = 160;
+
+/// RU of a row, in all and on average, in micro-RU.
+pub(crate) fn cost(row: &v1::StatementRow) -> (i128, i128) {
+    let parts = [row.cpu_micro_ru, row.read_micro_ru, row.write_micro_ru, row.network_micro_ru];
+    let total: i128 = parts.into_iter().map(i128::from).sum();
+    (total, total / i128::from(row.calls.max(1)))
+}
+
+/// What the page of statements shows.
+#[derive(Clone, Debug)]
+pub struct Statements<'s> {
+    /// Rows, in the order of `order`.
+    pub rows: &'s [v1::StatementRow],
+    /// All that there are.
+    pub total: usize,
+    /// Counting since, in Unix milliseconds.
+    pub since_unix_ms: u64,
+    /// Only of this group; empty for all.
+    pub group: &'s str,
+    /// Only with this in the template.
+    pub filter: &'s str,
+    /// One of [`ORDERS`].
+    pub order: &'s str,
+    /// Watches, for those who may see them.
+    pub watches: &'s [v1::Watch],
+    /// See `watches`.
+    pub runaways: &'s [v1::Runaway],
+}
+
+impl Statements<'_> {
+    /// The address of this view.
+    pub fn link(&self) -> Link {
+        let order = if self.order == "ru" { "" } else { self.order };
+        Place::Statements.link().with("group", self.group).with("q", self.filter).with("sort", order)
+    }
+
+    /// The page.
+    pub fn page(&self, viewer: &Viewer) -> Markup {
+        let content = html! {
+            form.filters method="get" {
+                label { "Group " input name="group" value=(self.group) size="16"; }
+                label { "Template has " input type="search" name="q" value=(self.filter) size="24"; }
+                input type="hidden" name="sort" value=(self.order);
+                button type="submit" { "Show" }
+                a href=(self.link().with("as", "csv")) { "CSV" }
+            }
+            @if self.rows.is_empty() { (self.empty()) } @else {
+                (self.table())
+                p.hint { (grouped(self.rows.len() as u128)) " of " (grouped(self.total as u128))
+                    ", counted over all gateways since " (moment(self.since_unix_ms)) "." }
+            }
+            @if viewer.may_see_all { (self.convictions(viewer)) }
+        };
+        frame::page("Statements", Some(Place::Statements), Some(viewer), &content)
+    }
+
+    fn empty(&self) -> Markup {
+        html! {
+            p.empty {
+                @if self.group.is_empty() && self.filter.is_empty() {
+                    "No gateway has reported a statement. " code { "tidegate gateway --upstream postgres://HOST" }
+                    " puts one in front of a database."
+                } @else { "No statement fits." }
+            }
+        }
+    }
+
+    fn table(&self) -> Markup {
+        html! {
+            div.scrolls tabindex="0" role="region" aria-label="Statements" { table {
+                thead { tr {
+                    th scope="col" { "Template" } th scope="col" { "Group" }
+                    @for (order, name) in ORDERS {
+                        @let is_sorted = order == self.order;
+                        th.number scope="col" aria-sort=[is_sorted.then_some("descending")] {
+                            a href=(self.link().with("sort", order)) id={ "sort-" (order) } { (name) }
+                        }
+                    }
+                } }
+                tbody { @for row in self.rows { (line(row)) } }
+            } }
+        }
+    }
+
+    fn convictions(&self, viewer: &Viewer) -> Markup {
+        html! {
+            section aria-labelledby="watches" {
+                h2 #watches { "Watch list" }
+                @if self.watches.is_empty() { p.empty { "No statement is watched." } } @else {
+                    div.scrolls tabindex="0" role="region" aria-labelledby="watches" { table {
+                        thead { tr { th scope="col" { "Statement" } th scope="col" { "Group" } th scope="col" { "Match" } th scope="col" { "Action" }
+                            th scope="col" { "Until" } th scope="col" { "By" } @if viewer.may_change { th scope="col" { "Change" } } } }
+                        tbody { @for watch in self.watches { tr {
+                            td.text { bdi { (cut(&watch.text)) } } td { (watch.group) } td { (watch.r#match) } td { (action(&watch.action)) }
+                            td { @if watch.end_unix_ms == 0 { "for ever" } @else { (moment(watch.end_unix_ms)) } } td { (watch.source) }
+                            @if viewer.may_change { td { form method="post" action=(Link::to(&["unwatch"])) {
+                                (form_key(viewer)) input type="hidden" name="id" value=(watch.id);
+                                button type="submit" { "Remove" } } } }
+                        } } }
+                    } }
+                }
+            }
+            section aria-labelledby="runaways" {
+                h2 #runaways { "Runaways" }
+                @if self.runaways.is_empty() { p.empty { "No statement broke a rule." } } @else { (runaways(self.runaways)) }
+            }
+        }
+    }
+}
+
+fn action(word: &str) -> &str {
+    if word.is_empty() { "that of the group's limit" } else { word }
+}
+
+/// Records of runaways.
+pub(crate) fn runaways(records: &[v1::Runaway]) -> Markup {
+    html! {
+        div.scrolls tabindex="0" role="region" aria-label="Runaways" { table {
+            thead { tr { th scope="col" { "Last" } th scope="col" { "Statement" } th scope="col" { "Group" } th scope="col" { "Rule" }
+                th scope="col" { "Action" } th scope="col" { "User" } th.number scope="col" { "Times" } } }
+            tbody { @for record in records { @if let Some(of) = &record.conviction { tr {
+                td { (moment(record.last_unix_ms)) } td.text { bdi { (cut(&of.template)) } } td { (of.group) }
+                td { @if of.rule.is_empty() { "watch list" } @else { (of.rule) } } td { (action(&of.action)) }
+                td { bdi { (of.user) } @if !of.tenant.is_empty() { " of " bdi { (of.tenant) } } } td.number { (record.repeats) }
+            } } } }
+        } }
+    }
+}
+
+/// A row of the list.
+fn line(row: &v1::StatementRow) -> Markup {
+    let (total, mean) = cost(row);
+    html! {
+        tr {
+            th.text scope="row" { a href=(statement::link(&row.group, &row.fingerprint)) { bdi { (cut(&row.template)) } } }
+            td { a href=(Link::group(&row.group)) { (row.group) } }
+            td.number { (short(total)) } td.number { (short(mean)) } td.number { (short(row.max_micro_ru.into())) }
+            td.number { (grouped(row.calls.into())) } td.number { (grouped(row.rows.into())) }
+            td.number { (span(row.elapsed_us)) } td.number { (span(row.waited_us)) }
+            td.number { (row.errors) } td.number { (row.throttled) }
+        }
+    }
+}
+
+/// The dearest statements, without all their columns.
+pub(crate) fn short_table(rows: &[v1::StatementRow]) -> Markup {
+    html! {
+        div.scrolls tabindex="0" role="region" aria-label="Dearest statements" { table {
+            thead { tr { th scope="col" { "Template" } th scope="col" { "Group" } th.number scope="col" { "RU" } th.number scope="col" { "Mean RU" }
+                th.number scope="col" { "Calls" } } }
+            tbody { @for row in rows { @let (total, mean) = cost(row); tr {
+                th.text scope="row" { a href=(statement::link(&row.group, &row.fingerprint)) { bdi { (cut(&row.template)) } } }
+                td { a href=(Link::group(&row.group)) { (row.group) } } td.number { (short(total)) } td.number { (short(mean)) }
+                td.number { (grouped(row.calls.into())) }
+            } } }
+        } }
+    }
+}
+
+/// A template for a list: on one line, its end left out.
+pub(crate) fn cut(template: &str) -> String {
+    let line = template.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(MOST_TEXT) {
+        Some((at, _)) => format!("{}…", line.get(..at).unwrap_or_default()),
+        None => line,
+    }
+}
+
+/// The rows as CSV, with all columns.
+pub fn csv(rows: &[v1::StatementRow]) -> String {
+    let names = [
+        "group",
+        "fingerprint",
+        "kind",
+        "template",
+        "calls",
+        "micro_ru",
+        "cpu_micro_ru",
+        "read_micro_ru",
+        "write_micro_ru",
+        "network_micro_ru",
+        "max_micro_ru",
+        "rows",
+        "elapsed_us",
+        "waited_us",
+        "errors",
+        "throttled",
+        "estimated",
+    ];
+    let cells = rows.iter().map(|row| {
+        vec![
+            row.group.clone(),
+            row.fingerprint.clone(),
+            row.kind.clone(),
+            row.template.clone(),
+            row.calls.to_string(),
+            cost(row).0.to_string(),
+            row.cpu_micro_ru.to_string(),
+            row.read_micro_ru.to_string(),
+            row.write_micro_ru.to_string(),
+            row.network_micro_ru.to_string(),
+            row.max_micro_ru.to_string(),
+            row.rows.to_string(),
+            row.elapsed_us.to_string(),
+            row.waited_us.to_string(),
+            row.errors.to_string(),
+            row.throttled.to_string(),
+            row.estimated.to_string(),
+        ]
+    });
+    csv::text(&names, cells)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::frame::tests::viewer;
+
+    pub(crate) fn row(template: &str) -> v1::StatementRow {
+        v1::StatementRow {
+            group: "shop".to_owned(),
+            fingerprint: "00000000000000ff".to_owned(),
+            kind: "select".to_owned(),
+            template: template.to_owned(),
+            calls: 4,
+            cpu_micro_ru: 6_000_000,
+            read_micro_ru: 2_000_000,
+            ..v1::StatementRow::default()
+        }
+    }
+
+    fn page(may_see_all: bool) -> String {
+        let watch =
+            v1::Watch { id: 7, group: "shop".to_owned(), text: "watched".to_owned(), ..v1::Watch::default() };
+        let rows = [row("select '<script>alert(1)</script>'\u{202e} from t")];
+        let statements = Statements {
+            rows: &rows,
+            total: 1,
+            since_unix_ms: 0,
+            group: "",
+            filter: "",
+            order: "ru",
+            watches: &[watch],
+            runaways: &[],
+        };
+        statements.page(&viewer(may_see_all, may_see_all)).into_string()
+    }
+
+    #[test]
+    fn a_statement_is_shown_as_text_with_what_it_costs() {
+        let text = page(true);
+        assert!(text.contains("&lt;script&gt;alert(1)") && !text.contains("<script>alert"), "{text}");
+        assert!(text.contains("<bdi>select"), "text of another direction stays in its place");
+        assert!(text.contains("<td class=\"number\">8</td><td class=\"number\">2</td>"), "{text}");
+        assert!(text.contains("/console/statements/shop/00000000000000ff"), "{text}");
+    }
+
+    #[test]
+    fn watches_are_for_those_who_see_all() {
+        assert!(page(true).contains("watched") && page(true).contains("/console/unwatch"));
+        assert!(!page(false).contains("watched") && !page(false).contains("/console/unwatch"));
+    }
+
+    #[test]
+    fn long_texts_are_cut_between_characters() {
+        let cut = cut(&"é \n ".repeat(300));
+        assert_eq!((cut.chars().count(), cut.ends_with('…')), (MOST_TEXT + 1, true));
+    }
+}

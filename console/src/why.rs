@@ -1,0 +1,119 @@
+//! Why operations of a group wait.
+
+use std::fmt;
+
+use tidegate_core::units::Rate;
+
+use crate::present::{GroupNow, Present};
+
+/// Percent of a limit from which on it is what holds operations up. Leases move between nodes all the time, so a limit
+/// that is used up is never leased to the last RU; at 90, groups with room are shown as full.
+const FULL_PERCENT: i64 = 95;
+
+/// A reason, the first one that holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The controller recovers: nodes get no more than they prove to hold.
+    Recovering,
+    /// The quota of this group is used up.
+    Quota(String),
+    /// Its nodes owe more than a second brings.
+    Debt,
+    /// The group uses its own rate.
+    Rate,
+    /// A group above uses its rate.
+    Above(String),
+    /// No node has a lease.
+    NoLease,
+    /// There is room, which the next renewals bring.
+    Renewing,
+}
+
+impl Why {
+    /// Why operations of this group wait; `None` when none do.
+    pub fn of(present: &Present, group: &GroupNow, is_recovering: bool) -> Option<Self> {
+        if !group.is_throttled() {
+            return None;
+        }
+        if is_recovering {
+            return Some(Self::Recovering);
+        }
+        let spent = |group: &&GroupNow| group.quota.as_ref().is_some_and(|quota| quota.left == "0");
+        if let Some(of) = present.way_up(group.name()).find(spent) {
+            return Some(Self::Quota(of.name().to_owned()));
+        }
+        if group.limit().is_some_and(|limit| group.debt.0 > limit.0) {
+            return Some(Self::Debt);
+        }
+        if is_full(group) {
+            return Some(Self::Rate);
+        }
+        if let Some(above) = present.way_up(group.name()).skip(1).find(|above| is_full(above)) {
+            return Some(Self::Above(above.name().to_owned()));
+        }
+        Some(if group.leases == 0 { Self::NoLease } else { Self::Renewing })
+    }
+}
+
+fn is_full(group: &GroupNow) -> bool {
+    let held = Rate(group.leased.0.max(group.used.0));
+    group.limit().is_some_and(|limit| held >= limit.scale(FULL_PERCENT, 100))
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Recovering => f.write_str("the controller recovers from an unclean stop"),
+            Self::Quota(of) => write!(f, "the quota of {of} is used up"),
+            Self::Debt => f.write_str("operations cost more than estimated, and the debt is paid first"),
+            Self::Rate => f.write_str("it uses its own rate"),
+            Self::Above(of) => write!(f, "the rate of {of}, above it, is used"),
+            Self::NoLease => f.write_str("no node has a lease"),
+            Self::Renewing => f.write_str("the next renewal brings more"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::units::Ru;
+    use tidegate_proto::v1;
+
+    use super::*;
+    use crate::present::tests::group;
+
+    fn waits(group: GroupNow) -> GroupNow {
+        GroupNow { waiting: 1, leases: 1, ..group }
+    }
+
+    fn why(groups: impl IntoIterator<Item = GroupNow>, of: &str) -> Option<Why> {
+        let present = Present::of(1, groups, false);
+        Why::of(&present, present.get(of).unwrap(), false)
+    }
+
+    #[test]
+    fn the_reason_is_the_first_limit_on_the_way_up_that_is_used() {
+        let top = || group("top", "", 100, 60);
+        assert_eq!(why([top(), group("a", "top", 50, 49)], "a"), None, "nothing waits");
+        assert_eq!(why([top(), waits(group("a", "top", 50, 49))], "a"), Some(Why::Rate));
+        let above = Some(Why::Above("top".to_owned()));
+        assert_eq!(why([top(), waits(group("a", "top", 80, 40))], "a"), above);
+        assert_eq!(why([top(), waits(group("a", "top", 0, 40))], "a"), above, "no limit of its own");
+        assert_eq!(why([top(), waits(group("a", "top", 80, 20))], "a"), Some(Why::Renewing));
+        let none = GroupNow { leases: 0, ..waits(group("a", "top", 80, 20)) };
+        assert_eq!(why([top(), none], "a"), Some(Why::NoLease));
+    }
+
+    #[test]
+    fn quotas_debts_and_recoveries_come_before_rates() {
+        let quota = |left: &str| Some(v1::QuotaState { left: left.to_owned(), ..v1::QuotaState::default() });
+        let top = |left| GroupNow { quota: quota(left), ..group("top", "", 100, 60) };
+        let full = || waits(group("a", "top", 50, 50));
+        assert_eq!(why([top("0"), full()], "a"), Some(Why::Quota("top".to_owned())));
+        assert_eq!(why([top("0.5"), full()], "a"), Some(Why::Rate));
+        let owes = GroupNow { debt: Ru::whole(51), ..full() };
+        assert_eq!(why([top("1"), owes], "a"), Some(Why::Debt));
+        let present = Present::of(1, [full()], false);
+        assert_eq!(Why::of(&present, present.get("a").unwrap(), true), Some(Why::Recovering));
+    }
+}

@@ -1,0 +1,297 @@
+//! Making and changing groups by a form: what is typed is checked as a dry run, and saved against the revision that the
+//! viewer saw.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Form;
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use tidegate_console::command;
+use tidegate_console::form::{CHECK, Effect, Form as Page, REVISION, Values};
+use tidegate_console::frame::FORM_KEY;
+use tidegate_console::link::Link;
+use tidegate_console::present::limit;
+use tidegate_core::units::Rate;
+use tidegate_proto::v1;
+use tidegate_proto::v1::step::Kind;
+
+use super::pages::blocking;
+use super::visitor::Visitor;
+use super::{Web, reply, typed};
+use crate::error::AdminError;
+
+/// Groups below one whose history is looked at before its limit changes. With more, the disk would be read for seconds.
+const MOST_BELOW: usize = 50;
+/// The time that is looked back at: all minutes that are kept.
+const BACK: (u64, u64) = (24 * 3_600, 60);
+
+/// What a new group has unless something else is typed.
+fn fresh() -> v1::Group {
+    v1::Group {
+        parent: "/".to_owned(),
+        burst: "default".to_owned(),
+        burstable: "off".to_owned(),
+        burst_ru_per_sec: "default".to_owned(),
+        priority: "medium".to_owned(),
+        fallback: "stop".to_owned(),
+        fallback_total: "none".to_owned(),
+        max_debt: "default".to_owned(),
+        enforcement: "on".to_owned(),
+        policy: "token_bucket".to_owned(),
+        quota: "none".to_owned(),
+        ..v1::Group::default()
+    }
+}
+
+/// The form of a new group.
+pub(super) async fn empty(
+    State(web): State<Arc<Web>>,
+    visitor: Visitor,
+    Query(of): Query<BTreeMap<String, String>>,
+) -> Response {
+    blocking(web, visitor, move |_, visitor| {
+        let mut values = typed::values(&fresh());
+        values.extend(of.get("parent").map(|parent| ("parent".to_owned(), parent.clone())));
+        Ok(form(visitor, None, &values, 0, None, None))
+    })
+    .await
+}
+
+/// The form of a group that is there.
+pub(super) async fn filled(
+    State(web): State<Arc<Web>>,
+    visitor: Visitor,
+    Path(name): Path<String>,
+) -> Response {
+    blocking(web, visitor, move |web, visitor| {
+        let group = web.service.definitions().group(&name)?.group;
+        Ok(form(visitor, Some(&group.name), &typed::values(&group), group.revision, None, None))
+    })
+    .await
+}
+
+fn form(
+    visitor: &Visitor,
+    group: Option<&str>,
+    values: &Values,
+    revision: u64,
+    effect: Option<&Effect>,
+    conflict: Option<&str>,
+) -> Response {
+    let inputs = typed::inputs();
+    let page = Page { group, inputs: &inputs, values, revision, effect, conflict };
+    reply::page(page.page(&visitor.viewer))
+}
+
+/// What stood in a form that was sent.
+struct Sent {
+    values: Values,
+    revision: u64,
+    only_checks: bool,
+}
+
+impl Sent {
+    fn of(visitor: &Visitor, mut values: Values) -> Result<Self, AdminError> {
+        visitor.sent(&values.remove(FORM_KEY).unwrap_or_default())?;
+        let revision = values.remove(REVISION).unwrap_or_default();
+        let revision = revision
+            .parse()
+            .map_err(|_| AdminError::invalid(REVISION, "is no number; load the page again"))?;
+        Ok(Self { revision, only_checks: values.remove(CHECK).is_some(), values })
+    }
+}
+
+/// Makes the group that was typed.
+pub(super) async fn create(
+    State(web): State<Arc<Web>>,
+    visitor: Visitor,
+    Form(values): Form<Values>,
+) -> Response {
+    blocking(web, visitor, move |web, visitor| {
+        let sent = Sent::of(visitor, values)?;
+        let name = sent.values.get("name").map(|name| name.trim()).unwrap_or_default();
+        let base = v1::Group { name: name.to_owned(), ..v1::Group::default() };
+        let group = match typed::definition(&base, &sent.values) {
+            Ok(group) => group,
+            Err(faults) => return Ok(unsaved(visitor, None, &sent, Effect { faults, ..Effect::default() })),
+        };
+        if sent.only_checks {
+            return Ok(checked(visitor, None, &sent, &effect(web, visitor, None, &group, 0)));
+        }
+        match web.service.definitions().create_group(&visitor.actor(), &group, false) {
+            Ok(made) => Ok(reply::on_to(Link::group(&made.group.name))),
+            Err(error) => Ok(unsaved(
+                visitor,
+                None,
+                &sent,
+                Effect { faults: typed::faults(&error), ..Effect::default() },
+            )),
+        }
+    })
+    .await
+}
+
+/// Changes a group to what was typed.
+pub(super) async fn alter(
+    State(web): State<Arc<Web>>,
+    visitor: Visitor,
+    Path(name): Path<String>,
+    Form(values): Form<Values>,
+) -> Response {
+    blocking(web, visitor, move |web, visitor| {
+        let sent = Sent::of(visitor, values)?;
+        let before = web.service.definitions().group(&name)?.group;
+        let name = before.name.as_str();
+        let group = match typed::definition(&before, &sent.values) {
+            Ok(group) => group,
+            Err(faults) => {
+                return Ok(unsaved(visitor, Some(name), &sent, Effect { faults, ..Effect::default() }));
+            }
+        };
+        if sent.only_checks {
+            return Ok(checked(
+                visitor,
+                Some(name),
+                &sent,
+                &effect(web, visitor, Some(&before), &group, sent.revision),
+            ));
+        }
+        let mask: Vec<String> =
+            typed::changed(&before, &group).into_iter().map(|changed| changed.field).collect();
+        if mask.is_empty() {
+            return Ok(reply::on_to(Link::group(name)));
+        }
+        match web.service.definitions().alter_group(&visitor.actor(), &group, &mask, sent.revision) {
+            Ok(_) => Ok(reply::on_to(Link::group(name))),
+            Err(AdminError::Revision { .. }) => Ok(conflict(web, visitor, &before, &group, &sent)),
+            Err(error) => Ok(unsaved(
+                visitor,
+                Some(name),
+                &sent,
+                Effect { faults: typed::faults(&error), ..Effect::default() },
+            )),
+        }
+    })
+    .await
+}
+
+/// The form again, with what was typed and what is wrong with it.
+fn unsaved(visitor: &Visitor, group: Option<&str>, sent: &Sent, effect: Effect) -> Response {
+    let page = form(visitor, group, &sent.values, sent.revision, Some(&effect), None);
+    (StatusCode::BAD_REQUEST, page).into_response()
+}
+
+/// The form again, with what saving it would do.
+fn checked(visitor: &Visitor, group: Option<&str>, sent: &Sent, effect: &Effect) -> Response {
+    form(visitor, group, &sent.values, sent.revision, Some(effect), None)
+}
+
+/// The form again after somebody else has changed the group: with what was typed, at the revision that is there now, so
+/// that saving it once more is a decision.
+fn conflict(web: &Web, visitor: &Visitor, now: &v1::Group, group: &v1::Group, sent: &Sent) -> Response {
+    let changes = web.changes(visitor, &now.name).unwrap_or_default();
+    let by = changes.first().map_or_else(String::new, |entry| format!(" by {}", entry.actor));
+    let text = format!(
+        "{} was changed{by} while you were typing, and nothing was saved. Beside the form stands what your values would \
+         change now; save once more if you mean it.",
+        now.name
+    );
+    let effect = effect(web, visitor, Some(now), group, now.revision);
+    let page = form(visitor, Some(&now.name), &sent.values, now.revision, Some(&effect), Some(&text));
+    (StatusCode::CONFLICT, page).into_response()
+}
+
+/// What saving would do, as one types.
+pub(super) async fn check(
+    State(web): State<Arc<Web>>,
+    visitor: Visitor,
+    Form(values): Form<Values>,
+) -> Response {
+    blocking(web, visitor, move |web, visitor| {
+        let sent = Sent::of(visitor, values)?;
+        let name = sent.values.get("name").map(|name| name.trim()).unwrap_or_default();
+        // A group of revision 0 is a new one.
+        let before =
+            if sent.revision == 0 { None } else { Some(web.service.definitions().group(name)?.group) };
+        let base =
+            before.clone().unwrap_or_else(|| v1::Group { name: name.to_owned(), ..v1::Group::default() });
+        let effect = match typed::definition(&base, &sent.values) {
+            Ok(group) => effect(web, visitor, before.as_ref(), &group, sent.revision),
+            Err(faults) => Effect { faults, ..Effect::default() },
+        };
+        Ok(reply::page(effect.markup()))
+    })
+    .await
+}
+
+/// What a definition would change, judged by the controller as a dry run.
+fn effect(
+    web: &Web,
+    visitor: &Visitor,
+    before: Option<&v1::Group>,
+    group: &v1::Group,
+    revision: u64,
+) -> Effect {
+    let step = v1::Step { kind: Some(Kind::Group(Box::new(group.clone()))) };
+    let wish = v1::ApplyRequest { steps: vec![step], dry_run: true, ..v1::ApplyRequest::default() };
+    let applied = match web.service.definitions().apply(&visitor.actor(), &wish) {
+        Ok(applied) => applied,
+        Err(error) => return Effect { faults: typed::faults(&error), ..Effect::default() },
+    };
+    if before.is_none() && web.service.definitions().group(&group.name).is_ok() {
+        let there = format!("{:?} is there already; write another name, or change that group", group.name);
+        return Effect { faults: vec![("name".to_owned(), there)], ..Effect::default() };
+    }
+    let nothing = v1::Group::default();
+    let changed = typed::changed(before.unwrap_or(&nothing), group);
+    let faults = applied.faults.iter().map(|fault| {
+        let field = fault.field.rsplit_once(".group.").map_or("", |(_, field)| field);
+        (field.to_owned(), fault.message.clone())
+    });
+    let verb = if before.is_some() { "alter" } else { "create" };
+    let is_empty = changed.is_empty();
+    let words = |text: String| if is_empty { String::new() } else { text };
+    // A new group's defaults need not be said.
+    let said: Vec<_> = match before {
+        Some(_) => changed.clone(),
+        None => changed
+            .iter()
+            .filter(|of| !of.after.is_empty() && Some(&of.after) != typed::values(&fresh()).get(&of.field))
+            .cloned()
+            .collect(),
+    };
+    Effect {
+        faults: faults.collect(),
+        warnings: applied.warnings,
+        above: before.and_then(|before| above(web, visitor, before, group)),
+        command: words(command::shell(verb, &group.name, &said, revision)),
+        sql: words(command::sql(&verb.to_uppercase(), &group.name, &said)),
+        changed,
+    }
+}
+
+/// In how many minutes of the last day the group and those below it used more than a limit that is to be lower, and of
+/// how many in which they used anything.
+fn above(web: &Web, visitor: &Visitor, before: &v1::Group, after: &v1::Group) -> Option<(usize, usize)> {
+    let lower = limit(after).filter(|after| limit(before).is_none_or(|before| *after < before))?;
+    let present = web.present(visitor).ok()?;
+    let mut names = vec![before.name.clone()];
+    let mut at = 0;
+    while let Some(name) = names.get(at).cloned() {
+        names.extend(present.children(&name).iter().cloned());
+        at += 1;
+        if names.len() > MOST_BELOW {
+            return None;
+        }
+    }
+    let mut minutes: BTreeMap<u64, i128> = BTreeMap::new();
+    for name in names {
+        for bucket in web.buckets(visitor, &name, BACK).ok()? {
+            *minutes.entry(bucket.start_s).or_default() += bucket.total();
+        }
+    }
+    let most = i128::from(Rate(lower.0).0) * 60;
+    Some((minutes.values().filter(|used| **used > most).count(), minutes.len()))
+}

@@ -1,0 +1,199 @@
+//! Reads what pages show. What many viewers see at once is read once a second for all of them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tidegate_console::history::Bucket;
+use tidegate_console::present::{GroupNow, Present};
+use tidegate_console::samples::Sample;
+use tidegate_core::units::{MICRO, Rate};
+use tidegate_proto::v1;
+
+use super::Web;
+use super::visitor::Visitor;
+use crate::error::AdminError;
+use crate::message;
+use crate::statements::StatementRow;
+
+/// Changes of a group that its page shows, and newest entries of the log among which they are looked for: a longer way
+/// back would make the page wait for the disk.
+const CHANGES: usize = 10;
+const CHANGES_AMONG: u32 = 1_000;
+/// Bindings that the page of a group shows.
+const BINDINGS: u32 = 200;
+/// Statements that are listed beside other things.
+const DEAREST: u32 = 5;
+
+/// Whose groups: of a tenant, or all.
+type Sight = Option<String>;
+
+/// What was read for one viewer and serves others.
+#[derive(Default)]
+pub(super) struct Shared {
+    of: Mutex<BTreeMap<Sight, Read>>,
+}
+
+/// What was read last for a sight.
+#[derive(Clone, Default)]
+struct Read {
+    /// The second in which it was.
+    second: u64,
+    present: Arc<Present>,
+    /// Definitions, and the revision at which they were read.
+    revision: u64,
+    definitions: Arc<Vec<Arc<v1::Group>>>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Sight, Read>> {
+        self.of.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Web {
+    /// All groups that this viewer sees, as they are in this second.
+    pub(super) fn present(&self, visitor: &Visitor) -> Result<Arc<Present>, AdminError> {
+        let sight = visitor.tenant().map(str::to_owned);
+        let second = second(self.service.clock().now().0);
+        // The lock is held while they are read: who comes meanwhile would read the same.
+        let mut shared = self.shared.lock();
+        let known = shared.get(&sight).cloned().unwrap_or_default();
+        if known.second == second && !shared.is_empty() && shared.contains_key(&sight) {
+            return Ok(known.present);
+        }
+        shared.retain(|_, read| second.saturating_sub(read.second) < 60);
+        let read = self.read(visitor, second, known)?;
+        let present = Arc::clone(&read.present);
+        shared.insert(sight, read);
+        Ok(present)
+    }
+
+    fn read(&self, visitor: &Visitor, second: u64, known: Read) -> Result<Read, AdminError> {
+        let revision = self.service.status().revision;
+        let definitions = if known.revision == revision && !known.definitions.is_empty() {
+            known.definitions
+        } else {
+            Arc::new(self.definitions(visitor)?)
+        };
+        let mut groups: BTreeMap<&str, GroupNow> = definitions
+            .iter()
+            .map(|group| (group.name.as_str(), GroupNow::idle(Arc::clone(group))))
+            .collect();
+        let (usage, usage_is_cut) = self.service.accounts().seen_by(visitor.identity()).usage("", false)?;
+        for row in usage {
+            let Some(group) = groups.get_mut(row.group.as_str()) else { continue };
+            group.own = row.live;
+            (group.operations, group.throttled) = (row.total.operations, row.total.throttled);
+            group.total = row.total.ru().0;
+        }
+        let table = self.service.leasing().seen_by(visitor.identity()).leases("")?;
+        for row in table.groups {
+            let Some(group) = groups.get_mut(row.group.as_str()) else { continue };
+            (group.leased, group.demand) = (row.view.committed, row.view.demand);
+            (group.pool, group.leases) = (row.view.pool, row.view.leases);
+            group.quota = row.quota.map(message::quota_state);
+        }
+        for row in &table.leases {
+            let Some(group) = groups.get_mut(row.group.as_str()) else { continue };
+            group.waiting = group.waiting.saturating_add(row.lease.waiting);
+            group.backlog += row.lease.backlog;
+            group.debt += row.lease.debt;
+        }
+        let unix_ms = self.service.clock().unix_ms();
+        let present = Present::of(unix_ms, groups.into_values(), usage_is_cut || table.truncated);
+        Ok(Read { second, present: Arc::new(present), revision, definitions })
+    }
+
+    fn definitions(&self, visitor: &Visitor) -> Result<Vec<Arc<v1::Group>>, AdminError> {
+        let (mut all, mut after) = (Vec::new(), String::new());
+        loop {
+            let page = self.service.definitions().seen_by(visitor.identity()).groups(&after, 0)?;
+            all.extend(page.groups.into_iter().map(Arc::new));
+            if page.next_after.is_empty() {
+                return Ok(all);
+            }
+            after = page.next_after;
+        }
+    }
+
+    /// The last seconds, of the groups that are in `present` alone.
+    pub(super) fn samples(&self, visitor: &Visitor, present: &Present) -> Vec<Arc<Sample>> {
+        let samples = self.recent().samples();
+        if visitor.tenant().is_none() {
+            return samples;
+        }
+        let seen = |sample: Arc<Sample>| {
+            let used = sample.used.iter().filter(|(name, _)| present.get(name).is_some());
+            let used = used.map(|(name, rate)| (Arc::clone(name), *rate)).collect();
+            Arc::new(Sample { unix_ms: sample.unix_ms, used, others: Rate::ZERO })
+        };
+        samples.into_iter().map(seen).collect()
+    }
+
+    /// The status, for those who may see it.
+    pub(super) fn status(&self, visitor: &Visitor) -> Option<v1::StatusReply> {
+        visitor.viewer.may_see_all.then(|| message::status(self.service.status()))
+    }
+
+    /// Whether nodes get no more than they prove to hold.
+    pub(super) fn is_recovering(&self) -> bool {
+        self.service.status().recovery.0 > 0
+    }
+
+    /// What a group used in these minutes or hours.
+    pub(super) fn buckets(
+        &self,
+        visitor: &Visitor,
+        group: &str,
+        (length, step): (u64, u64),
+    ) -> Result<Vec<Bucket>, AdminError> {
+        let resolution = if step == 60 { "minute" } else { "hour" };
+        let now = self.service.clock().unix_ms() / 1_000;
+        let accounts = self.service.accounts().seen_by(visitor.identity());
+        let points = accounts.usage_history(group, resolution, now.saturating_sub(length), 0)?;
+        let part = |amount: u128| i128::try_from(amount).unwrap_or(i128::MAX);
+        let bucket = |(start_s, total): (u64, tidegate_core::usage::Total)| {
+            let of = total.charged;
+            let parts = [of.cpu.0, of.read.0, of.write.0, of.network.0, of.flat.0].map(part);
+            Bucket { start_s, parts }
+        };
+        Ok(points.into_iter().map(bucket).collect())
+    }
+
+    /// The statements that cost most, of one group or of all.
+    pub(super) fn dearest(
+        &self,
+        visitor: &Visitor,
+        group: &str,
+    ) -> Result<Vec<v1::StatementRow>, AdminError> {
+        let statements = self.service.statements().seen_by(visitor.identity());
+        Ok(statements.list_statements(group, "ru", DEAREST)?.rows.iter().map(row).collect())
+    }
+
+    /// Who is bound to a group.
+    pub(super) fn bindings(&self, visitor: &Visitor, group: &str) -> Result<Vec<v1::Binding>, AdminError> {
+        let definitions = self.service.definitions().seen_by(visitor.identity());
+        let (bound, more) = definitions.bindings(group, None, BINDINGS)?;
+        Ok(message::bindings_reply(&bound, more).bindings)
+    }
+
+    /// The newest changes of a group, for those who may see the log.
+    pub(super) fn changes(&self, visitor: &Visitor, group: &str) -> Result<Vec<v1::AuditEntry>, AdminError> {
+        if !visitor.viewer.may_see_all {
+            return Ok(Vec::new());
+        }
+        let entries = self.service.definitions().audit_log(0, CHANGES_AMONG)?;
+        let of =
+            entries.into_iter().filter(|entry| entry.subject == group && entry.action.ends_with("group"));
+        Ok(of.take(CHANGES).collect())
+    }
+}
+
+/// A row of the statistics as a message.
+pub(super) fn row(row: &StatementRow) -> v1::StatementRow {
+    crate::grpc::statement_row(row)
+}
+
+fn second(micros: u64) -> u64 {
+    micros / MICRO.unsigned_abs()
+}
