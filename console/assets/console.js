@@ -35,7 +35,7 @@ function put(live, markup) {
   localise(live);
   live.querySelectorAll(".scrolls").forEach((list, at) => { list.scrollLeft = places[at] || 0; });
   const again = id ? document.getElementById(id)
-    : label ? live.querySelector(`[aria-labelledby="${CSS.escape(label)}"], [aria-label="${CSS.escape(label)}"]`) : null;
+    : label ? live.querySelector(`.scrolls[aria-labelledby="${CSS.escape(label)}"], .scrolls[aria-label="${CSS.escape(label)}"]`) : null;
   if (again) again.focus({ preventScroll: true });
   const column = pointed === null ? null : live.querySelectorAll(".column")[pointed];
   if (column) read(column);

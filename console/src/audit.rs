@@ -32,7 +32,7 @@ pub fn page(entries: &[v1::AuditEntry], before: u64, viewer: &Viewer) -> Markup 
 /// Entries as a table.
 pub(crate) fn table(entries: &[v1::AuditEntry]) -> Markup {
     html! {
-        div.scrolls tabindex="0" role="region" aria-label="Entries of the audit log" { table {
+        div.scrolls tabindex="0" role="group" aria-label="Entries of the audit log" { table {
             thead { tr { th scope="col" { "When" } th scope="col" { "Who" } th scope="col" { "Did" } th scope="col" { "Before and after" } } }
             tbody { @for entry in entries { tr {
                 td { (moment(entry.unix_ms)) }

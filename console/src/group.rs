@@ -176,7 +176,7 @@ impl Group<'_> {
             section aria-labelledby="leases" {
                 h2 #leases { "Leases by node" }
                 @if self.leases.is_empty() { p.empty { "No node holds one." } } @else {
-                    div.scrolls tabindex="0" role="region" aria-labelledby="leases" { (lease_table(self.leases)) }
+                    div.scrolls tabindex="0" role="group" aria-labelledby="leases" { (lease_table(self.leases)) }
                 }
             }
         }
@@ -187,7 +187,7 @@ impl Group<'_> {
         html! {
             @if !below.is_empty() {
                 section aria-labelledby="below" { h2 #below { "Groups below" }
-                    div.scrolls tabindex="0" role="region" aria-labelledby="below" { table { thead { tr { th scope="col" { "Group" } th.number scope="col" { "Limit" } th.number scope="col" { "Uses" } th.number scope="col" { "Waiting" } } }
+                    div.scrolls tabindex="0" role="group" aria-labelledby="below" { table { thead { tr { th scope="col" { "Group" } th.number scope="col" { "Limit" } th.number scope="col" { "Uses" } th.number scope="col" { "Waiting" } } }
                     tbody { @for group in below.iter().filter_map(|name| self.present.get(name)) { tr {
                         th scope="row" { a href=(Link::group(group.name())) { (group.name()) } }
                         td.number { @match group.limit() { Some(limit) => { (short(limit.0.into())) " RU/s" } None => "none" } }
@@ -204,7 +204,7 @@ impl Group<'_> {
             section aria-labelledby="bound" {
                 h2 #bound { "Bindings" }
                 @if self.bindings.is_empty() { p.empty { "Nobody is bound to it." } } @else {
-                    div.scrolls tabindex="0" role="region" aria-labelledby="bound" { table { thead { tr { th scope="col" { "Tenant" } th scope="col" { "User" } @if viewer.may_change { th scope="col" { "Change" } } } }
+                    div.scrolls tabindex="0" role="group" aria-labelledby="bound" { table { thead { tr { th scope="col" { "Tenant" } th scope="col" { "User" } @if viewer.may_change { th scope="col" { "Change" } } } }
                         tbody { @for binding in self.bindings { tr {
                             td { @if binding.tenant.is_empty() { "any" } @else { bdi { (binding.tenant) } } }
                             td { @if binding.user.is_empty() { "any" } @else { bdi { (binding.user) } } }

@@ -116,7 +116,7 @@ impl Groups<'_> {
             @if rows.is_empty() {
                 p.empty { @if self.filter.is_empty() { "There is no group that you see." } @else { "No group has this in its name." } }
             } @else {
-                div.scrolls tabindex="0" role="region" aria-label="Groups" { table {
+                div.scrolls tabindex="0" role="group" aria-label="Groups" { table {
                     thead { tr { @for (sort, word, name) in Sort::ALL { @let is_sorted = sort == self.sort;
                         th.number[sort != Sort::Tree] scope="col" aria-sort=[is_sorted.then_some(if sort == Sort::Tree { "ascending" } else { "descending" })] {
                             a href=(self.link().with("sort", word).with("skip", "")) id={ "sort-" (word) } { (name) }

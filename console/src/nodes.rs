@@ -54,7 +54,7 @@ impl Nodes<'_> {
             section aria-labelledby="nodes" {
                 h2 #nodes { "Nodes" }
                 @if clients.is_empty() { p.empty { "No node. " code { "tidegate node --endpoint …" } " is one, and so is each process with the client library." } } @else {
-                    div.scrolls tabindex="0" role="region" aria-labelledby="nodes" { table {
+                    div.scrolls tabindex="0" role="group" aria-labelledby="nodes" { table {
                         thead { tr { th scope="col" { "Node" } th scope="col" { "State" } th scope="col" { "Software" } th.number scope="col" { "Leases" }
                             th.number scope="col" { "Messages" } th.number scope="col" { "CPU metered" } th.number scope="col" { "Memory" } th.number scope="col" { "Start" } } }
                         tbody { @for client in clients.iter().take(MOST) { (row(client)) } }
@@ -65,7 +65,7 @@ impl Nodes<'_> {
             section aria-labelledby="leases" {
                 h2 #leases { "Leases" }
                 @if leases.is_empty() { p.empty { "No lease is out." } } @else {
-                    div.scrolls tabindex="0" role="region" aria-labelledby="leases" { table {
+                    div.scrolls tabindex="0" role="group" aria-labelledby="leases" { table {
                         thead { tr { th scope="col" { "Group" } th scope="col" { "Node" } th.number scope="col" { "Rate" } th.number scope="col" { "Demand" }
                             th.number scope="col" { "Backlog" } th.number scope="col" { "Debt" } th.number scope="col" { "Ends in" } } }
                         tbody { @for lease in leases.iter().take(MOST) { tr {

@@ -140,7 +140,7 @@ impl Overview<'_> {
                 @if waits.is_empty() {
                     p.empty { "No operation waits." }
                 } @else {
-                    div.scrolls tabindex="0" role="region" aria-labelledby="throttled" { table {
+                    div.scrolls tabindex="0" role="group" aria-labelledby="throttled" { table {
                         thead { tr { th scope="col" { "Group" } th scope="col" { "Why" } th.number scope="col" { "Waiting" }
                             th.number scope="col" { "Backlog" } th.number scope="col" { "Uses" } th.number scope="col" { "Limit" } } }
                         tbody { @for group in waits.iter().take(MOST_THROTTLED) { tr {

@@ -89,7 +89,7 @@ impl Prices<'_> {
         let tables: Vec<(&str, &CostTable)> =
             tables.into_iter().filter_map(|(role, table)| Some((role, table?))).collect();
         html! {
-            div.scrolls tabindex="0" role="region" aria-labelledby="tables" { table {
+            div.scrolls tabindex="0" role="group" aria-labelledby="tables" { table {
                 thead { tr { th scope="col" { "RU a unit of" } @for (role, table) in &tables { th.number scope="col" { (role) ": " (table.to_string()) } } } }
                 tbody {
                     @for field in Field::ALL { tr { th scope="row" { code { (field.name()) } } @for (_, table) in &tables { td.number { (table.coefficient(field).to_string()) } } } }

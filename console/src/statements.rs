@@ -92,7 +92,7 @@ impl Statements<'_> {
 
     fn table(&self) -> Markup {
         html! {
-            div.scrolls tabindex="0" role="region" aria-label="Statements" { table {
+            div.scrolls tabindex="0" role="group" aria-label="Statements" { table {
                 thead { tr {
                     th scope="col" { "Template" } th scope="col" { "Group" }
                     @for (order, name) in ORDERS {
@@ -112,7 +112,7 @@ impl Statements<'_> {
             section aria-labelledby="watches" {
                 h2 #watches { "Watch list" }
                 @if self.watches.is_empty() { p.empty { "No statement is watched." } } @else {
-                    div.scrolls tabindex="0" role="region" aria-labelledby="watches" { table {
+                    div.scrolls tabindex="0" role="group" aria-labelledby="watches" { table {
                         thead { tr { th scope="col" { "Statement" } th scope="col" { "Group" } th scope="col" { "Match" } th scope="col" { "Action" }
                             th scope="col" { "Until" } th scope="col" { "By" } @if viewer.may_change { th scope="col" { "Change" } } } }
                         tbody { @for watch in self.watches { tr {
@@ -140,7 +140,7 @@ fn action(word: &str) -> &str {
 /// Records of runaways.
 pub(crate) fn runaways(records: &[v1::Runaway]) -> Markup {
     html! {
-        div.scrolls tabindex="0" role="region" aria-label="Runaways" { table {
+        div.scrolls tabindex="0" role="group" aria-label="Runaways" { table {
             thead { tr { th scope="col" { "Last" } th scope="col" { "Statement" } th scope="col" { "Group" } th scope="col" { "Rule" }
                 th scope="col" { "Action" } th scope="col" { "User" } th.number scope="col" { "Times" } } }
             tbody { @for record in records { @if let Some(of) = &record.conviction { tr {
@@ -170,7 +170,7 @@ fn line(row: &v1::StatementRow) -> Markup {
 /// The dearest statements, without all their columns.
 pub(crate) fn short_table(rows: &[v1::StatementRow]) -> Markup {
     html! {
-        div.scrolls tabindex="0" role="region" aria-label="Dearest statements" { table {
+        div.scrolls tabindex="0" role="group" aria-label="Dearest statements" { table {
             thead { tr { th scope="col" { "Template" } th scope="col" { "Group" } th.number scope="col" { "RU" } th.number scope="col" { "Mean RU" }
                 th.number scope="col" { "Calls" } } }
             tbody { @for row in rows { @let (total, mean) = cost(row); tr {

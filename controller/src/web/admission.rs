@@ -55,7 +55,7 @@ pub(super) async fn admit(State(web): State<Arc<Web>>, mut request: Request, nex
 fn turned_away(request: &Request, denied: &Denied) -> Response {
     if request.uri().path() == LIVE {
         // To a script, every error of a stream is one that may pass.
-        return ([(header::CONTENT_TYPE, "text/event-stream")], "event: gone\ndata:\n\n").into_response();
+        return ([(header::CONTENT_TYPE, "text/event-stream")], "event: gone\ndata: -\n\n").into_response();
     }
     let is_page = request.method() == Method::GET;
     if denied.is_unknown && is_page {

@@ -32,6 +32,9 @@ const MOST_KEPT: usize = MOST;
 /// nothing; twice of it shows a page for longer to those whose certificate has ended.
 const LONGEST: Duration = Duration::from_secs(3_600);
 
+/// The data of events that say all by their names: browsers drop those without any.
+const SIGN: &str = "-";
+
 /// What tells two parts apart: the address, whose groups are seen, and what the viewer may do.
 type Key = (String, Option<String>, bool, bool);
 
@@ -113,7 +116,7 @@ async fn follow(
             () = to.closed() => return,
         }
         if over.as_ref().is_some_and(|over| *over.borrow()) {
-            let _ = to.send(Ok(Event::default().event("gone").data(""))).await;
+            let _ = to.send(Ok(Event::default().event("gone").data(SIGN))).await;
             return;
         }
         let made = {
@@ -127,12 +130,12 @@ async fn follow(
                 let is_same = before.as_ref().is_some_and(|before| *before == part);
                 let event = Event::default();
                 let event =
-                    if is_same { event.event("same").data("") } else { event.event("part").data(&*part) };
+                    if is_same { event.event("same").data(SIGN) } else { event.event("part").data(&*part) };
                 before = Some(part);
                 event
             }
             // A group that was deleted.
-            Ok(Err(_)) => Event::default().event("gone").data(""),
+            Ok(Err(_)) => Event::default().event("gone").data(SIGN),
             Err(error) => {
                 tracing::error!(%error, "a live page failed");
                 return;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use form_urlencoded::Serializer;
 use tempfile::TempDir;
@@ -12,11 +13,11 @@ use tidegate_controller::{Controller, Running};
 use tidegate_proto::v1;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{interval, timeout};
 
 use super::certificates::channel_to;
 use super::identity::{callers, guarded, rest, site};
-use super::support::{Lab, PATIENCE, config, group};
+use super::support::{Lab, PATIENCE, config, group, tell};
 
 /// A browser, as far as a server sees one: it keeps a cookie, and the key of the last form.
 #[derive(Clone, Default)]
@@ -377,6 +378,21 @@ async fn a_tenant_sees_the_console_of_its_own_groups() {
     let (_, secret) = token(&running, "tenant", "acme");
     let mut browser = Browser::at(&running);
     browser.log_in(&secret).await;
+    // What another group uses is in the chart of those who see it, and of nobody else.
+    let session = running.service().leasing().hello("node", 1, "test").unwrap();
+    tell(running.service(), &session, 1, 1, 500);
+    let (_, all) = token(&running, "viewer", "");
+    let mut viewer = Browser::at(&running);
+    viewer.log_in(&all).await;
+    let seen = async {
+        let mut again = interval(Duration::from_millis(50));
+        while !viewer.get("/console").await.text.contains("<dd>100 RU/s") {
+            again.tick().await;
+        }
+    };
+    timeout(PATIENCE, seen).await.unwrap();
+    assert!(browser.get("/console").await.text.contains("<dt>Used now</dt><dd>0 RU/s"));
+    assert!(!browser.get("/console?as=csv").await.text.contains("default"));
     for path in [
         "/console",
         "/console/groups",

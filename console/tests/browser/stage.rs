@@ -14,6 +14,7 @@ use tidegate_controller::audit::Actor;
 use tidegate_controller::config::{Access, Authentication, Config};
 use tidegate_controller::{Controller, Running};
 use tidegate_core::units::Ru;
+use tidegate_core::usage::RuParts;
 use tidegate_proto::v1;
 use tidegate_test_servers::{Browser, free_port};
 use tokio::task::JoinHandle;
@@ -36,7 +37,7 @@ impl Site {
         let folder = tempfile::tempdir().unwrap();
         let access = Access { authentication: Some(authentication), ..Access::default() };
         let config = Config {
-            store: folder.path().join("store.redb").to_str().unwrap().to_owned(),
+            store: folder.path().join("store.redb"),
             grpc_listen: "127.0.0.1:0".parse().unwrap(),
             http_listen: format!("127.0.0.1:{}", free_port().unwrap()).parse().unwrap(),
             access,
@@ -90,12 +91,13 @@ impl Site {
     pub(crate) async fn load(&self, group: &'static str) -> Load {
         let endpoint = format!("http://{}", self.running().grpc_addr);
         let node = Node::connect([endpoint], "node-1").await.unwrap();
+        let group = node.group(group).await.unwrap();
         let tasks = (0..4).map(|_| {
-            let group = node.group(group).unwrap();
+            let group = group.clone();
             tokio::spawn(async move {
                 loop {
                     if let Ok(permit) = group.acquire(Ru::whole(2), Duration::from_secs(10)).await {
-                        permit.settle_ru(Ru::whole(2));
+                        permit.settle_ru(RuParts { cpu: Ru::whole(2), ..RuParts::default() });
                     }
                 }
             })
