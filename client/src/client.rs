@@ -100,6 +100,9 @@ impl Client {
         }
         let turn = hub.turn();
         let cell = hub.resolve(tenant, user)?;
+        if cell.name().is_not_given() {
+            return Err(GroupError::NotGiven { tenant: tenant.to_owned(), user: user.to_owned() });
+        }
         let group = self.answered(cell).await?;
         Ok(Resolved::new(Arc::clone(hub), tenant, user, turn, group))
     }

@@ -32,6 +32,17 @@ pub enum GroupError {
         /// What was asked for.
         group: GroupName,
     },
+    /// A binding to a group that this node was not given.
+    #[error(
+        "user {user:?} of tenant {tenant:?} is bound to a group that this node was not given; give it that group, or \
+         bind the user to another"
+    )]
+    NotGiven {
+        /// Whose tenant.
+        tenant: String,
+        /// Who.
+        user: String,
+    },
     /// The controller did not answer in time.
     #[error(
         "the controller did not say within {waited:?} whether group {group} exists; {}", remedy(.last_error)

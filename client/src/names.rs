@@ -6,6 +6,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use smol_str::{SmolStr, StrExt as _};
+use tidegate_proto::NOT_GIVEN;
 
 /// Longest identity of a node, in bytes; the controller refuses longer ones.
 pub const MAX_IDENTITY: usize = 64;
@@ -65,6 +66,11 @@ impl GroupName {
             return Err(NameError::Group { value: shorten(value) });
         }
         Ok(Self(value.to_ascii_lowercase_smolstr()))
+    }
+
+    /// Whether it stands for a group that this node was not given, which nothing may be charged to.
+    pub(crate) fn is_not_given(&self) -> bool {
+        self.0 == NOT_GIVEN
     }
 }
 

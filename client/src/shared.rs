@@ -106,6 +106,9 @@ impl Shared {
 
     /// The fallback of a group until a controller answers for it.
     pub(crate) fn fallback_of(&self, group: &GroupName) -> Fallback {
+        if group.is_not_given() {
+            return Fallback::Stop;
+        }
         let known = self.known.as_ref().and_then(|known| known.of(group));
         known.unwrap_or(self.config.fallback)
     }

@@ -29,7 +29,7 @@ pub use crate::accounts::usage::UsageRow;
 pub use crate::definitions::apply::{Applied, Done, Outcome};
 pub use crate::definitions::binding::{Bound, Resolved};
 pub use crate::definitions::deletion::Deleted;
-pub use crate::definitions::events::{Event, EventKind, SnapshotView, Subscription, WatchError};
+pub use crate::definitions::events::{Event, EventKind, Rebound, SnapshotView, Subscription, WatchError};
 pub use crate::definitions::groups::{GroupReply, Page};
 pub use crate::leasing::fence::Silence;
 pub use crate::leasing::renewal::{

@@ -20,5 +20,9 @@ pub mod v1 {
 /// Serialised descriptors of every `.proto` file, for gRPC reflection.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 
+/// The group of a binding whose true one is not shown to this node: a name that is no group's, so that a node which takes
+/// it for one is refused, and charges no other group.
+pub const NOT_GIVEN: &str = "not-given-to-this-node";
+
 /// Oldest and newest protocol version this build speaks.
 pub const PROTOCOL_VERSIONS: std::ops::RangeInclusive<u32> = 1..=1;

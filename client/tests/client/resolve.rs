@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use tidegate_client::{GroupError, Ru};
+use tidegate_client::{Fallback, GroupError, Refused, Ru};
 use tidegate_core::group::GroupSpec;
 use tidegate_core::units::Rate;
+use tidegate_proto::NOT_GIVEN;
 
 use crate::fake::{Fake, eventually, piped};
 
@@ -85,4 +86,46 @@ async fn without_bindings_or_group_the_answer_says_so() {
     assert!(matches!(error, GroupError::NoBindings { .. }) && error.to_string().contains(reason), "{error}");
     let error = client.group("g").await.unwrap_err();
     assert!(matches!(error, GroupError::Unavailable { .. }) && error.to_string().contains(reason), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_bound_to_a_group_that_the_node_was_not_given_is_refused_and_charged_to_nobody() {
+    let fake = Fake::new();
+    groups(&fake, &["default", "a"]);
+    fake.bind("acme", "", "a");
+    fake.bind("acme", "alice", NOT_GIVEN);
+    let client = piped(&fake).fallback_until_connected(Fallback::Unlimited).connect().await.unwrap();
+    let error = client.resolve("acme", "alice").await.unwrap_err();
+    assert!(matches!(&error, GroupError::NotGiven { .. }) && error.to_string().contains("alice"), "{error}");
+    // A live handle follows a user there, and back.
+    let (second, bob) = (Duration::from_secs(1), client.resolve("acme", "bob").await.unwrap());
+    drop(bob.acquire(Ru::whole(2), second).await.unwrap());
+    fake.bind("acme", "bob", NOT_GIVEN);
+    eventually("the handle follows", || &**bob.group().name() == NOT_GIVEN).await;
+    for _ in 0..3 {
+        let refused = bob.acquire(Ru::whole(5), second).await.unwrap_err();
+        assert!(matches!(refused, Refused::UnknownGroup { .. }), "{refused}");
+    }
+    fake.bind("acme", "bob", "a");
+    eventually("the handle follows", || &**bob.group().name() == "a").await;
+    drop(bob.acquire(Ru::whole(1), second).await.unwrap());
+    fake.until("charged", |state| state.total("a") == Ru::whole(3)).await;
+    // Nor does it go on alone by a fallback, while another group of the node does.
+    fake.go_down();
+    let alice = client.resolve_now("acme", "alice").unwrap();
+    assert!(alice.acquire(Ru::whole(1), 5 * second).await.is_err());
+    drop(client.group_now("new").unwrap().acquire(Ru::whole(1), 5 * second).await.unwrap());
+}
+
+/// A node of before: it has no word for such a group, and asks for it as for any.
+#[tokio::test(start_paused = true)]
+async fn an_old_node_takes_it_for_a_group_that_is_not_there() {
+    let fake = Fake::new();
+    groups(&fake, &["default", "a"]);
+    fake.bind("acme", "", "a");
+    fake.bind("acme", "alice", NOT_GIVEN);
+    let client = piped(&fake).connect().await.unwrap();
+    let group = client.resolve_now("acme", "alice").unwrap();
+    let refused = group.acquire(Ru::whole(1), Duration::from_secs(1)).await.unwrap_err();
+    assert!(matches!(refused, Refused::UnknownGroup { .. }), "{refused}");
 }

@@ -160,6 +160,17 @@ impl Bindings {
         (GroupName::default_group(), Matched::Default)
     }
 
+    /// The groups that may be charged for a user in a tenant without a binding of its own, the first that is there: of
+    /// the user, and of the tenant. None for other principals.
+    pub fn below(&self, principal: &Principal) -> [Option<&GroupName>; 2] {
+        match principal {
+            Principal::UserInTenant { tenant, user } => {
+                [Principal::User(user.clone()), Principal::Tenant(tenant.clone())].map(|of| self.get(&of))
+            }
+            Principal::Tenant(_) | Principal::User(_) => [None, None],
+        }
+    }
+
     /// Every binding, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&Principal, &GroupName)> {
         self.groups.iter()
@@ -183,6 +194,11 @@ impl Bindings {
     /// The principals bound to a group, in order.
     pub fn of_group(&self, group: &GroupName) -> impl Iterator<Item = &Principal> {
         self.principals.get(group).into_iter().flatten()
+    }
+
+    /// Whether users of a tenant have bindings within it.
+    pub fn has_users(&self, tenant: &str) -> bool {
+        self.of_tenant(tenant).any(|(principal, _)| matches!(principal, Principal::UserInTenant { .. }))
     }
 }
 

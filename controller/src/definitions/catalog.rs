@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tidegate_core::MAX_DEPTH;
 use tidegate_core::group::{Fallback, GroupId};
 use tidegate_core::units::Rate;
+use tidegate_proto::NOT_GIVEN;
 
 use crate::definitions::definition::Definition;
 use crate::definitions::limited::Limited;
@@ -167,6 +168,11 @@ impl Catalog {
 
     /// Checks the place of `definition` as group `id`; returns the parent's id if it has one.
     pub fn check_place(&self, id: GroupId, definition: &Definition) -> Result<Option<GroupId>, AdminError> {
+        if definition.name.as_str() == NOT_GIVEN {
+            let message =
+                format!("{NOT_GIVEN} stands for the groups that a node was not given; take another name");
+            return Err(AdminError::invalid("name", message));
+        }
         let Some(parent_name) = &definition.parent else {
             return quota_rules::check(self, id, definition, None).map(|()| None);
         };

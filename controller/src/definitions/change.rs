@@ -20,7 +20,7 @@ use crate::error::AdminError;
 use crate::identity::tokens::StoredTokens;
 use crate::limits::{MAX_EVENT_PARTS, MAX_NAMES_LISTED};
 use crate::name::GroupName;
-use crate::service::{Event, EventKind, State};
+use crate::service::{Event, EventKind, Rebound, State};
 use crate::statements::watches::Watch;
 use crate::store::records::{
     META_COST_ROLES, META_LONGEST_TTL, META_NEXT_CLIENT, META_NEXT_GROUP, META_NEXT_WATCH, META_REVISION,
@@ -374,6 +374,9 @@ fn kinds(state: &State, edits: &[Edit]) -> Vec<EventKind> {
     }
     let mut kinds = Vec::new();
     let mut groups = Vec::new();
+    let bound = |principal: &_, after: Option<&_>| {
+        EventKind::Bound(Rebound::from(&state.definitions.bindings, principal, after))
+    };
     for edit in edits {
         match edit {
             Edit::PutGroup(id, definition) if state.moves_leases(*id, definition) => {
@@ -382,10 +385,8 @@ fn kinds(state: &State, edits: &[Edit]) -> Vec<EventKind> {
             // Nodes have nothing to learn of it.
             Edit::PutGroup(..) => {}
             Edit::RemoveGroup(id) => groups.extend(state.definitions.catalog.name(*id).cloned()),
-            Edit::Bind(principal, group) => {
-                kinds.push(EventKind::Bound(principal.clone(), Some(group.clone())))
-            }
-            Edit::Unbind(principal) => kinds.push(EventKind::Bound(principal.clone(), None)),
+            Edit::Bind(principal, group) => kinds.push(bound(principal, Some(group))),
+            Edit::Unbind(principal) => kinds.push(bound(principal, None)),
             Edit::Costs(tables) => kinds.push(EventKind::Costs(Arc::clone(tables))),
             // Gateways get these by the rules' stream.
             Edit::PutWatch(_) | Edit::RemoveWatches(_) | Edit::Tokens(_) | Edit::Note => {}

@@ -25,14 +25,46 @@ pub struct Event {
 /// One part of a change.
 #[derive(Clone, Debug)]
 pub enum EventKind {
-    /// A principal is now bound to this group, or to none.
-    Bound(Principal, Option<GroupName>),
+    /// A binding changed.
+    Bound(Rebound),
     /// Cost tables changed.
     Costs(Arc<CostTables>),
     /// Definitions of these groups changed.
     Groups(Vec<GroupName>),
     /// So much changed that a snapshot is shorter.
     Resync,
+}
+
+/// A principal that is bound to another group than before, of which a change has one each at most.
+#[derive(Clone, Debug)]
+pub struct Rebound {
+    /// Who.
+    pub principal: Principal,
+    /// The group before, if any.
+    pub before: Option<GroupName>,
+    /// The group now, if any.
+    pub after: Option<GroupName>,
+    /// The groups of [`Bindings::below`], before the change.
+    pub below: [Option<GroupName>; 2],
+    /// Whether users may have bindings of their own that come before it.
+    pub has_users: bool,
+}
+
+impl Rebound {
+    /// What a change from these bindings means for a principal.
+    pub(crate) fn from(bindings: &Bindings, principal: &Principal, after: Option<&GroupName>) -> Self {
+        Self {
+            principal: principal.clone(),
+            before: bindings.get(principal).cloned(),
+            after: after.cloned(),
+            below: bindings.below(principal).map(|group| group.cloned()),
+            has_users: match principal {
+                Principal::Tenant(tenant) => bindings.has_users(tenant),
+                Principal::User(_) => true,
+                Principal::UserInTenant { .. } => false,
+            },
+        }
+    }
 }
 
 /// The present state, for watchers.
@@ -80,6 +112,13 @@ impl DefinitionCalls<'_> {
             is_current,
             events,
         })
+    }
+
+    /// The same watcher's view from now on; it needs a snapshot.
+    pub(crate) fn begin_again(&self, subscription: &mut Subscription) {
+        let state = self.service.lock();
+        subscription.events = self.service.events().subscribe();
+        (subscription.revision, subscription.is_current) = (state.definitions.revision, false);
     }
 
     /// The present state, for watchers. While the result is alive, a change copies all bindings.

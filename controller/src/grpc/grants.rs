@@ -11,7 +11,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::reader::Reader;
 use super::{Stopping, session, watch};
-use crate::identity::guard;
+use crate::identity::{Narrowed, guard};
 use crate::service::Service;
 
 /// The answers of one stream.
@@ -42,10 +42,11 @@ impl Grants for GrantsAdapter {
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
         let (peer, stream) = Reader::of(request.extensions(), &self.service.metrics);
         let stopping = self.stopping.of(request.extensions());
+        let narrowed = Narrowed::to(guard::of(request.extensions()));
         let have = request.into_inner();
         let subscription = self.service.definitions().subscribe(have.have_instance, have.have_revision);
         let subscription = subscription.map_err(|error| Status::resource_exhausted(error.to_string()))?;
-        tokio::spawn(watch::serve(stopping, Arc::clone(&self.service), subscription, peer));
+        tokio::spawn(watch::serve(stopping, Arc::clone(&self.service), subscription, narrowed, peer));
         Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
     }
 }

@@ -15,6 +15,7 @@ use tonic::Status;
 use super::reader::Reader;
 use super::{Stopping, statement_shapes as shapes};
 use crate::clock::duration;
+use crate::identity::Narrowed;
 use crate::limits::{RULES_EVERY, RULES_EVERY_EACH, RULES_PART};
 use crate::service::{RulesView, Service, Told};
 
@@ -23,23 +24,29 @@ pub(super) async fn serve(
     mut stopping: Stopping,
     service: Arc<Service>,
     mut changes: flag::Receiver<u64>,
+    narrowed: Narrowed,
     peer: Reader<v1::Rules>,
 ) {
     let ended = tokio::select! {
         ended = stopping.requested() => {
             ended.unwrap_or_else(|| Status::unavailable("the controller is shutting down; ask again"))
         }
-        ended = run(&service, &mut changes, &peer) => ended,
+        ended = run(&service, &mut changes, &narrowed, &peer) => ended,
     };
     drop(service);
     peer.end(ended).await;
 }
 
-async fn run(service: &Service, changes: &mut flag::Receiver<u64>, peer: &Reader<v1::Rules>) -> Status {
+async fn run(
+    service: &Service,
+    changes: &mut flag::Receiver<u64>,
+    narrowed: &Narrowed,
+    peer: &Reader<v1::Rules>,
+) -> Status {
     loop {
         // Before the rules are read, so that a change meanwhile is sent again rather than lost.
         changes.mark_unchanged();
-        let entries = match tell_all(service, peer).await {
+        let entries = match tell_all(service, narrowed, peer).await {
             Ok(entries) => entries,
             Err(status) => return status,
         };
@@ -62,7 +69,7 @@ fn gone() -> Status {
 }
 
 /// Sends one list; returns the number of its entries.
-async fn tell_all(service: &Service, peer: &Reader<v1::Rules>) -> Result<u64, Status> {
+async fn tell_all(service: &Service, narrowed: &Narrowed, peer: &Reader<v1::Rules>) -> Result<u64, Status> {
     let (mut told, mut entries) = (Told::default(), 0_u64);
     loop {
         let view = service.statements().rules(told, RULES_PART);
@@ -70,17 +77,20 @@ async fn tell_all(service: &Service, peer: &Reader<v1::Rules>) -> Result<u64, St
         let count = view.groups.len() + view.watches.len();
         entries = entries.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
         let more = count >= RULES_PART;
-        peer.tell(part(&view, more)).await?;
+        peer.tell(part(&view, narrowed, more)).await?;
         if !more {
             return Ok(entries);
         }
     }
 }
 
-fn part(view: &RulesView, more: bool) -> v1::Rules {
+/// The rules and watches of the groups that the gateway was given.
+fn part(view: &RulesView, narrowed: &Narrowed, more: bool) -> v1::Rules {
+    let groups = view.groups.iter().filter(|rule| narrowed.gives(&rule.group));
+    let watches = view.watches.iter().filter(|watch| narrowed.gives(&watch.group));
     v1::Rules {
-        groups: view.groups.iter().map(shapes::rule).collect(),
-        watches: view.watches.iter().map(|watch| shapes::told_watch(watch)).collect(),
+        groups: groups.map(shapes::rule).collect(),
+        watches: watches.map(|watch| shapes::told_watch(watch)).collect(),
         more,
     }
 }

@@ -12,7 +12,7 @@ use super::reader::Reader;
 use super::{
     Stopping, actor, admin_status, blocking, by, check_given, check_own, rules, statement_shapes as shapes,
 };
-use crate::identity::guard;
+use crate::identity::{Narrowed, guard};
 use crate::message;
 use crate::service::Service;
 
@@ -40,9 +40,10 @@ impl Statements for StatementsAdapter {
         let changes = changes.map_err(|error| Status::resource_exhausted(error.to_string()))?;
         let (peer, stream) = Reader::of(request.extensions(), &self.service.metrics);
         let stopping = self.stopping.of(request.extensions());
+        let narrowed = Narrowed::to(guard::of(request.extensions()));
         let gateway = crate::quantity::cut(&request.into_inner().gateway);
         tracing::info!(gateway, "a gateway follows the rules");
-        tokio::spawn(rules::serve(stopping, Arc::clone(&self.service), changes, peer));
+        tokio::spawn(rules::serve(stopping, Arc::clone(&self.service), changes, narrowed, peer));
         reply(Box::pin(ReceiverStream::new(stream)))
     }
 

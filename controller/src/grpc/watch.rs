@@ -6,6 +6,9 @@
 //! A part of a snapshot is read from the present bindings when the peer has taken the one before, so that nothing is
 //! held for slow peers. Later parts already contain what changed since the stream began; the same follows once more as
 //! changes, in order, which lead to the same state.
+//!
+//! A node that was given groups is sent what concerns these. Its stream says another instance, so that what it knows is
+//! never taken for the whole, and begins with a snapshot, as its groups may be others than before.
 
 use std::sync::Arc;
 
@@ -18,6 +21,7 @@ use v1::watch_event::Kind;
 use super::Stopping;
 use super::reader::Reader;
 use crate::clock::duration;
+use crate::identity::Narrowed;
 use crate::limits::{HEARTBEAT_EVERY, SNAPSHOT_PART};
 use crate::message;
 use crate::service::{Event, EventKind, Service, Subscription};
@@ -34,21 +38,29 @@ struct At {
 }
 
 /// Runs a stream to its end. It releases the service before `stopping`, for which the shutdown waits.
-pub(super) async fn serve(mut stopping: Stopping, service: Arc<Service>, mut from: Subscription, peer: Peer) {
+pub(super) async fn serve(
+    mut stopping: Stopping,
+    service: Arc<Service>,
+    mut from: Subscription,
+    narrowed: Narrowed,
+    peer: Peer,
+) {
     let ended = tokio::select! {
         ended = stopping.requested() => {
             ended.unwrap_or_else(|| Status::unavailable("the controller is shutting down; watch again"))
         }
-        ended = run(&service, &mut from, &peer) => ended,
+        ended = run(&service, &mut from, &narrowed, &peer) => ended,
     };
     drop(service);
     peer.end(ended).await;
 }
 
-async fn run(service: &Service, from: &mut Subscription, peer: &Peer) -> Status {
-    let mut at = At { instance: from.instance, revision: from.revision };
-    if !from.is_current
-        && let Err(status) = send_snapshot(service, peer, at).await
+async fn run(service: &Service, from: &mut Subscription, narrowed: &Narrowed, peer: &Peer) -> Status {
+    // Instances are random numbers: this is the other way round that of no start.
+    let instance = if narrowed.is_whole() { from.instance } else { !from.instance };
+    let mut at = At { instance, revision: from.revision };
+    if (!from.is_current || !narrowed.is_whole())
+        && let Err(status) = send_snapshot(service, narrowed, peer, at).await
     {
         return status;
     }
@@ -57,8 +69,13 @@ async fn run(service: &Service, from: &mut Subscription, peer: &Peer) -> Status 
     loop {
         let sent = tokio::select! {
             event = from.events.recv() => match event {
+                Ok(event) if narrowed.begins_again(&event) => {
+                    service.definitions().begin_again(from);
+                    at.revision = from.revision;
+                    send_snapshot(service, narrowed, peer, at).await
+                }
                 Ok(event) => {
-                    let sent = send_event(peer, at, &event).await;
+                    let sent = send_event(narrowed, peer, at, &event).await;
                     at.revision = event.revision;
                     sent
                 }
@@ -76,7 +93,7 @@ async fn run(service: &Service, from: &mut Subscription, peer: &Peer) -> Status 
     }
 }
 
-async fn send_snapshot(service: &Service, peer: &Peer, at: At) -> Result<(), Status> {
+async fn send_snapshot(service: &Service, narrowed: &Narrowed, peer: &Peer, at: At) -> Result<(), Status> {
     let mut last = None;
     loop {
         let (part, told) = {
@@ -84,13 +101,19 @@ async fn send_snapshot(service: &Service, peer: &Peer, at: At) -> Result<(), Sta
             let mut rest = view.bindings.after(last.as_ref()).peekable();
             let part: Vec<_> = rest.by_ref().take(SNAPSHOT_PART).collect();
             let more = rest.peek().is_some();
-            let bindings = part.iter().map(|(principal, group)| message::binding(principal, group)).collect();
+            let shown = part.iter().filter_map(|(of, group)| narrowed.binding(&view.bindings, of, group));
+            let bindings = shown.collect();
             let cost_tables = (!more).then(|| message::cost_tables(&view.costs));
             let told = part.last().map(|(principal, _)| (*principal).clone());
             (v1::Snapshot { bindings, cost_tables, more }, told)
         };
         last = told;
         let more = part.more;
+        if more && part.bindings.is_empty() {
+            // Many bindings of others: other streams have their turn.
+            tokio::task::yield_now().await;
+            continue;
+        }
         send(peer, if more { At { revision: 0, ..at } } else { at }, Kind::Snapshot(part)).await?;
         if !more {
             return Ok(());
@@ -98,36 +121,34 @@ async fn send_snapshot(service: &Service, peer: &Peer, at: At) -> Result<(), Sta
     }
 }
 
-async fn send_event(peer: &Peer, before: At, event: &Event) -> Result<(), Status> {
-    let last = event.kinds.len().saturating_sub(1);
-    for (place, kind) in event.kinds.iter().enumerate() {
-        let at = if place == last { At { revision: event.revision, ..before } } else { before };
-        let Some(message) = encode(kind) else {
-            return Err(Status::aborted("much changed at once; watch again for a snapshot"));
-        };
-        send(peer, at, message).await?;
+async fn send_event(narrowed: &Narrowed, peer: &Peer, before: At, event: &Event) -> Result<(), Status> {
+    let mut last = None;
+    for kind in &event.kinds {
+        let Some(message) = encode(narrowed, kind) else { continue };
+        if let Some(earlier) = last.replace(message?) {
+            send(peer, before, earlier).await?;
+        }
     }
-    Ok(())
+    match last {
+        Some(last) => send(peer, At { revision: event.revision, ..before }, last).await,
+        None => Ok(()),
+    }
 }
 
-/// The message for a part of a change; `None` when the watcher has to start over.
-fn encode(kind: &EventKind) -> Option<Kind> {
-    match kind {
-        EventKind::Bound(principal, group) => Some(Kind::Binding(v1::BindingChange {
-            removed: group.is_none(),
-            binding: Some(v1::Binding {
-                tenant: principal.tenant().to_owned(),
-                user: principal.user().to_owned(),
-                group: group.as_ref().map(ToString::to_string).unwrap_or_default(),
-            }),
-        })),
-        EventKind::Costs(costs) => Some(Kind::CostTables(message::cost_tables(costs))),
+/// The message for a part of a change, if it concerns the watcher; an error when that has to start over.
+fn encode(narrowed: &Narrowed, kind: &EventKind) -> Option<Result<Kind, Status>> {
+    Some(Ok(match kind {
+        EventKind::Bound(change) => Kind::Binding(narrowed.change(change)?),
+        EventKind::Costs(costs) => Kind::CostTables(message::cost_tables(costs)),
         EventKind::Groups(groups) => {
-            let groups = groups.iter().map(ToString::to_string).collect();
-            Some(Kind::GroupsChanged(v1::GroupsChanged { groups }))
+            let given = groups.iter().filter(|group| narrowed.gives(group));
+            let groups: Vec<_> = given.map(ToString::to_string).collect();
+            (!groups.is_empty()).then_some(Kind::GroupsChanged(v1::GroupsChanged { groups }))?
         }
-        EventKind::Resync => None,
-    }
+        EventKind::Resync => {
+            return Some(Err(Status::aborted("much changed at once; watch again for a snapshot")));
+        }
+    }))
 }
 
 async fn send(peer: &Peer, at: At, kind: Kind) -> Result<(), Status> {

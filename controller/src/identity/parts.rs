@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use tidegate_proto::NOT_GIVEN;
+
 use super::{Identity, Kind, Role, Scope};
 use crate::name::{GroupName, NameError, principal_part};
 use crate::quantity::cut;
@@ -25,6 +27,9 @@ pub enum PartError {
     /// A group.
     #[error(transparent)]
     Group(NameError),
+    /// The word for the groups that are not given.
+    #[error("{NOT_GIVEN} is no group: it stands for those that a node was not given; name others")]
+    NotGiven,
     /// Groups of one that has none.
     #[error("only a node and a gateway can be confined to groups, and the role is {0}")]
     NoNode(Role),
@@ -48,7 +53,7 @@ impl PartError {
         match self {
             Self::Role(_) => "role",
             Self::Name(_) | Self::Stop(_) => "name",
-            Self::Group(_) | Self::NoNode(_) | Self::NoGroup => "groups",
+            Self::Group(_) | Self::NotGiven | Self::NoNode(_) | Self::NoGroup => "groups",
             Self::Tenant(_) | Self::NoTenant | Self::NoViewer(_) => "tenant",
         }
     }
@@ -97,7 +102,11 @@ fn scope(role: Role, groups: &[String]) -> Result<Scope, PartError> {
         return Err(PartError::NoGroup);
     }
     let names: Result<BTreeSet<_>, _> = groups.iter().map(|group| GroupName::parse(group)).collect();
-    Ok(Some(Arc::new(names.map_err(PartError::Group)?)))
+    let names = names.map_err(PartError::Group)?;
+    if names.contains(NOT_GIVEN) {
+        return Err(PartError::NotGiven);
+    }
+    Ok(Some(Arc::new(names)))
 }
 
 /// The name, if one in this role can have it.

@@ -50,6 +50,8 @@ mod large;
 #[cfg(test)]
 mod naive;
 #[cfg(test)]
+mod narrowed;
+#[cfg(test)]
 mod proofs;
 #[cfg(test)]
 mod recoveries;
