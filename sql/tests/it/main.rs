@@ -5,6 +5,8 @@ mod groups;
 #[cfg(test)]
 mod queries;
 #[cfg(test)]
+mod roles;
+#[cfg(test)]
 mod runaways;
 #[cfg(test)]
 mod support;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tempfile::TempDir;
+use tidegate_controller::config::Access;
 use tidegate_controller::store::{Store, StoreError, Table as Rows, Visit, VisitAll, Write};
 use tidegate_controller::{Config, Controller, Running};
 use tidegate_cost_model::SqlDialect;
@@ -76,6 +77,13 @@ impl Lab {
     pub(crate) async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let running = Controller::start(config(&folder)).await.unwrap();
+        Self::with(running, folder).await
+    }
+
+    /// Asks callers who they are.
+    pub(crate) async fn asking(access: Access) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let running = Controller::start(Config { access, ..config(&folder) }).await.unwrap();
         Self::with(running, folder).await
     }
 
