@@ -110,11 +110,21 @@ async fn who_is_bound_to_a_group_that_the_node_was_not_given_is_refused_and_char
     eventually("the handle follows", || &**bob.group().name() == "a").await;
     drop(bob.acquire(Ru::whole(1), second).await.unwrap());
     fake.until("charged", |state| state.total("a") == Ru::whole(3)).await;
-    // Nor does it go on alone by a fallback, while another group of the node does.
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_controller_a_fallback_is_for_others_than_who_is_bound_to_a_group_not_given() {
+    let fake = Fake::new();
+    groups(&fake, &["default", "a"]);
+    fake.bind("acme", "", "a");
+    fake.bind("acme", "alice", NOT_GIVEN);
+    let client = piped(&fake).fallback_until_connected(Fallback::Unlimited).connect().await.unwrap();
     fake.go_down();
-    let alice = client.resolve_now("acme", "alice").unwrap();
-    assert!(alice.acquire(Ru::whole(1), 5 * second).await.is_err());
-    drop(client.group_now("new").unwrap().acquire(Ru::whole(1), 5 * second).await.unwrap());
+    // Neither has been asked for before.
+    let (second, pays) = (Duration::from_secs(1), |user| client.resolve_now("acme", user).unwrap());
+    drop(pays("bob").acquire(Ru::whole(1), 5 * second).await.unwrap());
+    let refused = pays("alice").acquire(Ru::whole(1), 5 * second).await.unwrap_err();
+    assert!(matches!(refused, Refused::Unavailable { .. }), "{refused}");
 }
 
 /// A node of before: it has no word for such a group, and asks for it as for any.
