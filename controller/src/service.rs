@@ -137,11 +137,6 @@ impl Service {
         self.lock().leasing.lead().instance()
     }
 
-    /// A key of this store, the same from start to start.
-    pub(crate) fn key_for(&self, purpose: &str) -> [u8; 32] {
-        self.lock().leasing.key_for(purpose)
-    }
-
     /// Checks the invariants of the grant engine, group by group: for tests, whose builds may not assert them.
     ///
     /// # Errors

@@ -13,11 +13,6 @@ use super::succession::Lead;
 use crate::definitions::quota::Quota;
 
 impl Leasing {
-    /// A key of this store for another purpose than proofs.
-    pub(crate) fn key_for(&self, purpose: &str) -> [u8; 32] {
-        self.prover.key_for(purpose)
-    }
-
     /// Time until all groups have recovered from an unclean stop; zero when none recovers.
     pub(crate) fn recovery(&self, now: Time) -> Span {
         self.engine.recovering_until().since(now)

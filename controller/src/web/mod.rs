@@ -60,7 +60,7 @@ impl Web {
         is_secure: bool,
         stopped: flag::Receiver<bool>,
     ) -> Arc<Self> {
-        let forms = forms::Forms::new(service.key_for("forms of the console"));
+        let forms = forms::Forms::new(service.leasing().key_for("forms of the console"));
         Arc::new(Self {
             service,
             guard,
