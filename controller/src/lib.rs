@@ -29,7 +29,6 @@ mod server;
 pub mod service;
 pub mod statements;
 pub mod store;
-mod tls;
 mod web;
 
 pub use config::{Config, ConfigError};

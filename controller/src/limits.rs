@@ -51,10 +51,6 @@ pub const MAX_WATCHERS: usize = 20_000;
 /// peers may begin at once. Half of it would double the messages for nothing.
 pub const SNAPSHOT_PART: usize = 64;
 
-/// Time between looks at the files of TLS. A renewed file is in force at the next look, and one that cannot be used is
-/// told at the one after. Half of it reads files for nothing; with five times of it, ten seconds are not kept.
-pub const TLS_EVERY: Span = Span::secs(2);
-
 /// Time between looks for tokens that are over, whose streams are then ended. With twice of it, a second is not kept.
 pub const TOKENS_EVERY: Span = Span::millis(500);
 

@@ -164,7 +164,7 @@ fn tls(folder: &tempfile::TempDir) -> Arc<Server> {
     );
     let files =
         ServerFiles { certificate: path("c.pem"), key: path("c-key.pem"), clients: Clients::Anonymous };
-    Server::load(files, &crate::tls::PROTOCOLS).unwrap()
+    Server::load(files, &tidegate_listener::PROTOCOLS).unwrap()
 }
 
 #[tokio::test(start_paused = true)]

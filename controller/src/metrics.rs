@@ -6,7 +6,6 @@
 
 mod charges;
 mod providers;
-mod tls;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -21,7 +20,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use tidegate_core::units::{MICRO, Rate, Ru};
-use tidegate_listener::{Process, Surface, Tally};
+use tidegate_listener::{Process, Surface, Tally, TlsMetrics};
 
 use crate::limits::MAX_GROUP_SERIES;
 
@@ -29,7 +28,6 @@ pub use charges::Charges;
 
 use charges::GroupCounters;
 use providers::ProviderMetrics;
-use tls::TlsMetrics;
 
 /// Label of the groups without series of their own.
 const OTHER: &str = "_other";

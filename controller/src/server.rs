@@ -13,7 +13,7 @@ use std::sync::Arc;
 use axum::Router;
 use tidegate_core::engine::EngineConfig;
 use tidegate_core::units::Span;
-use tidegate_listener::{BACKLOG, Bodies, Door, Failures, Hosts, Surface};
+use tidegate_listener::{BACKLOG, Bodies, Door, Failures, Hosts, PROTOCOLS, Surface, Upkeep};
 use tidegate_proto::v1::admin_server::AdminServer;
 use tidegate_proto::v1::grants_server::GrantsServer;
 use tidegate_proto::v1::statements_server::StatementsServer;
@@ -21,7 +21,7 @@ use tidegate_tls::{Server, TlsError};
 use tokio::net::TcpListener;
 use tokio::sync::watch as flag;
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
+use tokio::time::{interval, sleep_until, timeout};
 use tonic::service::Routes;
 use tonic_health::server::{HealthReporter, health_reporter};
 
@@ -32,11 +32,10 @@ use crate::identity::guard::Guard;
 use crate::identity::{FirstToken, provider};
 use crate::limits::{
     DRAIN_WITHIN, FLUSH_EVERY, MAX_GRPC_CONNECTIONS, MAX_REST_CONNECTIONS, SAMPLE_EVERY, TIDY_EVERY,
-    TLS_EVERY, TOKENS_EVERY,
+    TOKENS_EVERY,
 };
 use crate::service::{Service, ServiceConfig};
 use crate::store::{RedbStore, Store, StoreError};
-use crate::tls::{PROTOCOLS, Upkeep};
 use crate::web::{self, Web};
 use crate::{grpc, rest};
 
@@ -188,7 +187,7 @@ impl Controller {
         }
         if let Some(tls) = tls {
             service.listens_under(Arc::clone(&tls));
-            upkeep.push(look(Upkeep::new(tls, Arc::clone(&service.metrics)), until()));
+            upkeep.push(tokio::spawn(Upkeep::new(tls, service.metrics.tls.clone()).keep(until())));
         }
         tracing::info!(%grpc_addr, %rest_addr, "controller started");
         Ok(Running { grpc_addr, rest_addr, service, stopping, servers, upkeep, fetching })
@@ -356,33 +355,13 @@ fn watch_tokens(
     })
 }
 
-/// Looks at the files of TLS.
-fn look(tls: Upkeep, stopped: flag::Receiver<bool>) -> JoinHandle<()> {
-    every(TLS_EVERY, stopped, move || tls.look())
-}
-
-/// Repeats a call that waits for the disk; never runs it twice at once, and never cuts it off.
+/// Repeats a call that waits for the disk, in a task of its own.
 fn every(
     period: Span,
     stopped: flag::Receiver<bool>,
     call: impl Fn() + Send + Sync + 'static,
 ) -> JoinHandle<()> {
-    let call = Arc::new(call);
-    tokio::spawn(async move {
-        let mut stop = pin!(requested(stopped));
-        let mut again = interval(duration(period));
-        again.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                () = &mut stop => return,
-                _ = again.tick() => {}
-            }
-            let call = Arc::clone(&call);
-            if let Err(error) = tokio::task::spawn_blocking(move || call()).await {
-                tracing::error!(%error, "upkeep failed");
-            }
-        }
-    })
+    tokio::spawn(tidegate_listener::every(duration(period), stopped, call))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! by its reason. Without free file descriptors, accepting pauses instead of spinning.
 //!
 //! Every process with a listener has a page of metrics: [`exposition`] is its format, [`Process`] what it says of the
-//! process.
+//! process. [`Upkeep`] keeps its certificates as their files are.
 
 mod bodies;
 mod connection;
@@ -16,6 +16,7 @@ mod hosts;
 mod opening;
 mod process;
 mod refusal;
+mod upkeep;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -37,7 +38,10 @@ pub use connection::Connection;
 pub use failures::Failures;
 pub use hosts::Hosts;
 pub use process::Process;
+pub use upkeep::{TlsMetrics, Upkeep, every, warning};
 
+/// What a client and a listener agree on in a handshake of TLS. A gRPC listener answers HTTP/1.1, too: that it is one.
+pub const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 /// Connections that the system may hold until they are accepted; `net.core.somaxconn` caps it. With half of it, a burst
 /// of a thousand nodes waits for a retransmission; twice of it is useless beside the cap.
 pub const BACKLOG: u32 = 4_096;

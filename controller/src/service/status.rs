@@ -73,7 +73,7 @@ impl Service {
             )
         }));
         let expiries = self.tls.get().map(|tls| tls.expiries()).unwrap_or_default();
-        warnings.extend(expiries.iter().filter_map(crate::tls::warning));
+        warnings.extend(expiries.iter().filter_map(tidegate_listener::warning));
         let failures = self.metrics.commit_failures.get();
         if failures > 0 {
             warnings.push(format!(
@@ -96,7 +96,9 @@ impl Service {
     /// The metrics page.
     pub fn metrics_page(&self) -> Result<String, std::fmt::Error> {
         self.metrics.watchers.set(i64::try_from(self.events().receiver_count()).unwrap_or(i64::MAX));
-        self.metrics.tls.expire(&self.tls.get().map(|tls| tls.expiries()).unwrap_or_default());
+        for expiry in self.tls.get().map(|tls| tls.expiries()).unwrap_or_default() {
+            self.metrics.tls.expires(expiry.role, expiry.not_after);
+        }
         let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         self.metrics.statements.set(count(self.statistics().len()));
         let samples: Vec<GroupSample> = {

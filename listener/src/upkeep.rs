@@ -1,0 +1,157 @@
+//! TLS while a process runs: renewed files, certificates that end soon, and the series of both.
+
+use std::fmt;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use tidegate_tls::{Change, Expiry, Server, WARN_DAYS, date, days_left};
+use tokio::sync::watch as flag;
+use tokio::task::spawn_blocking;
+use tokio::time::{MissedTickBehavior, interval};
+
+/// Time between looks at the files of TLS. A renewed file is in force at the next look, and one that cannot be used is
+/// told at the one after. Half of it reads files for nothing; with five times of it, ten seconds are not kept.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// One label: whose certificate.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CertificateLabel {
+    certificate: &'static str,
+}
+
+/// One label: what came of renewed files.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabel {
+    outcome: &'static str,
+}
+
+/// The series of TLS, which all listeners of a process share.
+#[derive(Clone, Debug, Default)]
+pub struct TlsMetrics {
+    expiries: Family<CertificateLabel, Gauge>,
+    reloads: Family<OutcomeLabel, Counter>,
+}
+
+impl TlsMetrics {
+    /// Adds them to a registry.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "tls_certificate_expiry_timestamp_seconds",
+            "When a certificate in force ends, in seconds since 1970",
+            self.expiries.clone(),
+        );
+        registry.register("tls_reloads", "Changed files of TLS, by what came of them", self.reloads.clone());
+    }
+
+    fn reloaded(&self, outcome: &'static str) {
+        self.reloads.get_or_create(&OutcomeLabel { outcome }).inc();
+    }
+
+    /// Shows when a certificate ends.
+    pub fn expires(&self, certificate: &'static str, not_after: i64) {
+        self.expiries.get_or_create(&CertificateLabel { certificate }).set(not_after);
+    }
+}
+
+/// Looks at the files of one server again and again.
+#[derive(Debug)]
+pub struct Upkeep {
+    server: Arc<Server>,
+    metrics: TlsMetrics,
+    /// Days that were left when a warning was logged, so that there is one a day.
+    warned: AtomicI64,
+}
+
+impl Upkeep {
+    /// Of this server, counted here.
+    pub fn new(server: Arc<Server>, metrics: TlsMetrics) -> Self {
+        Self { server, metrics, warned: AtomicI64::new(i64::MAX) }
+    }
+
+    /// Looks until `stopped` shows true.
+    pub async fn keep(self, stopped: flag::Receiver<bool>) {
+        every(LOOK_EVERY, stopped, move || self.look()).await;
+    }
+
+    /// Puts renewed files in force, and warns of certificates that end soon.
+    fn look(&self) {
+        match self.server.look() {
+            Change::None => {}
+            Change::Renewed => {
+                self.metrics.reloaded("renewed");
+                self.warned.store(i64::MAX, Ordering::Relaxed);
+                tracing::info!(files = %Files(&self.server), "renewed certificates are in force for new connections");
+            }
+            Change::Broken(error) => {
+                self.metrics.reloaded("broken");
+                tracing::error!(%error, "renewed files of TLS cannot be used; the last good ones stay in force");
+            }
+        }
+        let expiries = self.server.expiries();
+        let soonest = expiries.iter().map(|expiry| days_left(expiry.not_after)).min().unwrap_or(i64::MAX);
+        if soonest < WARN_DAYS && soonest < self.warned.swap(soonest, Ordering::Relaxed) {
+            expiries.iter().filter_map(warning).for_each(|warning| tracing::warn!("{warning}"));
+        }
+    }
+}
+
+/// The files of the certificates in force, for people.
+struct Files<'a>(&'a Server);
+
+impl fmt::Display for Files<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, expiry) in self.0.expiries().iter().enumerate() {
+            write!(f, "{}{}", if at == 0 { "" } else { ", " }, expiry.path.display())?;
+        }
+        Ok(())
+    }
+}
+
+/// What to say of a certificate that ends soon.
+pub fn warning(expiry: &Expiry) -> Option<String> {
+    let days = days_left(expiry.not_after);
+    let (path, at) = (expiry.path.display(), date(expiry.not_after));
+    let whose = match expiry.role {
+        "client_ca" => "the authority of clients",
+        _ => "the certificate",
+    };
+    let (subject, unit) = (&expiry.subject, if days == 1 { "day" } else { "days" });
+    match days {
+        ..0 => Some(format!("{whose} {subject} in {path} expired on {at}: it is refused; renew it")),
+        0..WARN_DAYS => {
+            Some(format!("{whose} {subject} in {path} expires in {days} {unit}, on {at}: renew it"))
+        }
+        _ => None,
+    }
+}
+
+/// Repeats a call that waits for the disk, until `stopped` shows true; never runs it twice at once, and never cuts it
+/// off.
+pub async fn every(
+    period: Duration,
+    mut stopped: flag::Receiver<bool>,
+    call: impl Fn() + Send + Sync + 'static,
+) {
+    let call = Arc::new(call);
+    // An error means that the sender is gone, which is a stop, too.
+    let mut stop = pin!(async move { drop(stopped.wait_for(|stopped| *stopped).await) });
+    let mut again = interval(period);
+    again.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = &mut stop => return,
+            _ = again.tick() => {}
+        }
+        let call = Arc::clone(&call);
+        if let Err(error) = spawn_blocking(move || call()).await {
+            tracing::error!(%error, "upkeep failed");
+        }
+    }
+}
