@@ -93,6 +93,14 @@ impl Token {
         Err(TokenError::Plain { endpoint: endpoint.to_owned() })
     }
 
+    /// The text of a file with a token, for its owner only. Blocks.
+    ///
+    /// # Errors
+    /// The file cannot be read, or others can read it.
+    pub fn text_in(path: &Path) -> Result<String, TokenError> {
+        read(path)
+    }
+
     /// What shows it with a call, under the key `authorization`. Reads the file, which blocks.
     ///
     /// # Errors

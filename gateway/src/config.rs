@@ -8,6 +8,7 @@ use std::time::Duration;
 use tidegate_client::Token;
 use tidegate_tls::ClientFiles;
 
+use crate::gateway::StartError;
 use crate::govern::Policy;
 use crate::proxied::Networks;
 use crate::upstream::{Protocol, Upstream};
@@ -28,6 +29,21 @@ pub struct Certificate {
     pub chain: PathBuf,
     /// The key, in PEM.
     pub key: PathBuf,
+}
+
+/// Where `/metrics` is served, and to whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetricsPage {
+    /// Address and port; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// TLS of the page; it is plain without.
+    pub certificate: Option<Certificate>,
+    /// A file, for its owner only, with the token that callers show; anybody is answered without.
+    pub token: Option<PathBuf>,
+    /// Listen beyond the own machine without TLS: everyone on the way can read the page.
+    pub plaintext_off_loopback: bool,
+    /// Listen beyond the own machine without a token: all who reach the page can read it.
+    pub anonymous_off_loopback: bool,
 }
 
 /// All of it.
@@ -72,9 +88,9 @@ pub struct Config {
     pub self_signed: bool,
     /// Authorities for `tls=verify-full`, in PEM, in place of those the machine trusts.
     pub authorities: Option<PathBuf>,
-    /// Where `/metrics` is served, if it is; port 0 takes a free one.
-    pub metrics: Option<SocketAddr>,
-    /// Listen beyond the own machine.
+    /// Where `/metrics` is served, if it is.
+    pub metrics: Option<MetricsPage>,
+    /// Listen for clients beyond the own machine.
     pub allow_remote: bool,
     /// MySQL's `LOAD DATA LOCAL INFILE` is passed; otherwise it fails.
     pub local_infile: bool,
@@ -111,10 +127,44 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Addresses that other machines would reach, though that is not allowed.
-    pub fn exposed(&self) -> impl Iterator<Item = SocketAddr> {
-        let addresses = self.listeners.iter().map(|listener| listener.listen).chain(self.metrics);
-        addresses.filter(|address| !self.allow_remote && !address.ip().is_loopback())
+    /// What other machines would reach, though that is not allowed.
+    pub fn exposed(&self) -> impl Iterator<Item = StartError> {
+        let addresses = self.listeners.iter().map(|listener| listener.listen);
+        let addresses = addresses.filter(|address| !self.allow_remote && !address.ip().is_loopback());
+        let clients = addresses.map(|address| StartError::Remote { address });
+        clients.chain(self.metrics.as_ref().and_then(MetricsPage::exposed))
+    }
+}
+
+impl MetricsPage {
+    /// At this address, plain and for all who reach it.
+    pub const fn at(listen: SocketAddr) -> Self {
+        Self {
+            listen,
+            certificate: None,
+            token: None,
+            plaintext_off_loopback: false,
+            anonymous_off_loopback: false,
+        }
+    }
+
+    /// What it lacks beyond the own machine that nobody gave up by name.
+    fn exposed(&self) -> Option<StartError> {
+        let is_plain = self.certificate.is_none() && !self.plaintext_off_loopback;
+        let is_open = self.token.is_none() && !self.anonymous_off_loopback;
+        if self.listen.ip().is_loopback() || !(is_plain || is_open) {
+            return None;
+        }
+        let mut gaps = String::new();
+        if is_plain {
+            gaps += "; without TLS everyone on the way can read it: set metrics_tls_cert and metrics_tls_key, or \
+                     metrics_plaintext_off_loopback if the network is trusted";
+        }
+        if is_open {
+            gaps += "; nobody proves who they are: set metrics_token_file, or metrics_anonymous_off_loopback if all \
+                     who reach it may read it";
+        }
+        Some(StartError::Page { address: self.listen, gaps })
     }
 }
 

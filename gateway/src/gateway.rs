@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use http::Uri;
 use tidegate_client::{Client, ClientBuilder, ConnectError, Unconfirmed};
-use tidegate_tls::Dial;
+use tidegate_listener::{PROTOCOLS, Upkeep, every};
+use tidegate_tls::{Dial, Server};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -24,16 +25,20 @@ use crate::keepalive::Keepalive;
 use crate::metrics::Metrics;
 use crate::mysql;
 use crate::page::Page;
+use crate::page_token::{PageToken, PageTokenError};
 use crate::postgres;
 use crate::seats::Seats;
 use crate::session::Listening;
-use crate::tls::{self, TlsError};
+use crate::tls::{self, Acceptor, TlsError};
 use crate::upstream::{Protocol, Upstream};
 use crate::workers::Workers;
 
 /// How long a connection to one of several controllers may take. Half of it is short for a path that loses packets; with
 /// twice of it, a controller that is away without a word keeps the next one waiting.
 const CONNECT_WITHIN: Duration = Duration::from_secs(4);
+/// Time between looks at the file with the token of the page of metrics. Half of it reads it for nothing; with five
+/// times of it, a token that was taken back is good for ten seconds.
+const TOKEN_EVERY: Duration = Duration::from_secs(2);
 
 /// Why a gateway does not start.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +55,17 @@ pub enum StartError {
         /// The address.
         address: SocketAddr,
     },
+    /// So would the page of metrics, and lacks what that takes.
+    #[error("the page of metrics at {address} is reachable from other machines{gaps}")]
+    Page {
+        /// The address.
+        address: SocketAddr,
+        /// What is missing, and how to give it or do without.
+        gaps: String,
+    },
+    /// The token of the page of metrics.
+    #[error(transparent)]
+    PageToken(#[from] PageTokenError),
     /// The address is taken, or not this machine's.
     #[error("cannot listen on {address}: {reason}; choose another address, port 0 takes a free one")]
     Listen {
@@ -96,7 +112,7 @@ impl Gateway {
         check(&config)?;
         let acceptors = Acceptors::of(&config)?;
         let bound = listeners(&config)?;
-        let metrics_listener = config.metrics.map(|address| bind(address, config.backlog)).transpose()?;
+        let exposition = Exposition::of(&config)?;
         let builder = client(&config);
         let controller = Controller::new(channel(&config)?, config.controller_token.clone());
         let seats = Arc::new(Seats::new(config.max_sessions));
@@ -142,12 +158,9 @@ impl Gateway {
             };
             accepting.push(accept(door, listening, &config, &acceptors));
         }
-        let metrics_address = metrics_listener.as_ref().and_then(|listener| listener.local_addr().ok());
-        if let (Some(listener), Some(address)) = (metrics_listener, config.metrics) {
-            let (governor, seats) = (Arc::clone(&governor), Arc::clone(&seats));
-            let page = Page { governor, seats, metrics };
-            accepting.push(tokio::spawn(page.door(address).serve(listener, closed.clone())));
-        }
+        let metrics_address = exposition.as_ref().and_then(|page| page.listener.local_addr().ok());
+        let figures = (Arc::clone(&governor), Arc::clone(&seats), metrics);
+        accepting.extend(beside(exposition, acceptors.given.as_ref(), figures, &closed));
         Ok(Self {
             addresses,
             metrics_address,
@@ -179,10 +192,52 @@ fn check(config: &Config) -> Result<(), StartError> {
     if config.listeners.is_empty() {
         return Err(StartError::NoListener);
     }
-    match config.exposed().next() {
-        Some(address) => Err(StartError::Remote { address }),
-        None => Ok(()),
+    config.exposed().next().map_or(Ok(()), Err)
+}
+
+/// The page of metrics, before it is served.
+struct Exposition {
+    listener: TcpListener,
+    address: SocketAddr,
+    tls: Option<Arc<Server>>,
+    token: Option<Arc<PageToken>>,
+}
+
+impl Exposition {
+    /// `None` where there is no page.
+    fn of(config: &Config) -> Result<Option<Self>, StartError> {
+        let Some(page) = &config.metrics else { return Ok(None) };
+        let tls = page.certificate.as_ref().map(|own| tls::served(own, &PROTOCOLS)).transpose()?;
+        let token = page.token.as_deref().map(PageToken::load).transpose()?.map(Arc::new);
+        let listener = bind(page.listen, config.backlog)?;
+        Ok(Some(Self { listener, address: page.listen, tls, token }))
     }
+}
+
+/// The tasks beside those that serve clients: they serve the page, and keep its token and all certificates as their
+/// files are. `given` is the certificate for clients.
+fn beside(
+    page: Option<Exposition>,
+    given: Option<&Arc<Server>>,
+    (governor, seats, metrics): (Arc<Governor>, Arc<Seats>, Arc<Metrics>),
+    closed: &watch::Receiver<bool>,
+) -> Vec<JoinHandle<()>> {
+    let own = page.as_ref().and_then(|page| page.tls.as_ref());
+    let certificates = [("server", given), ("page", own)];
+    let certificates: Vec<_> =
+        certificates.into_iter().filter_map(|(name, server)| Some((name, Arc::clone(server?)))).collect();
+    let upkeep = certificates.iter().map(|(_, server)| {
+        let upkeep = Upkeep::new(Arc::clone(server), metrics.tls.clone());
+        tokio::spawn(upkeep.keep(closed.clone()))
+    });
+    let mut tasks: Vec<_> = upkeep.collect();
+    let Some(Exposition { listener, address, tls, token }) = page else { return tasks };
+    if let Some(token) = token.clone() {
+        tasks.push(tokio::spawn(every(TOKEN_EVERY, closed.clone(), move || token.look())));
+    }
+    let page = Page { governor, seats, metrics, certificates, token, failures: Arc::default() };
+    tasks.push(tokio::spawn(page.door(address, tls).serve(listener, closed.clone())));
+    tasks
 }
 
 /// A socket for each upstream, and TLS towards it.
@@ -236,7 +291,7 @@ fn accept(door: Door, listening: Listening, config: &Config, acceptors: &Accepto
 /// TLS towards clients.
 struct Acceptors {
     /// By the certificate of the configuration.
-    given: Option<TlsAcceptor>,
+    given: Option<Arc<Server>>,
     /// By one that the gateway makes for clients of MySQL, where the configuration has none.
     own: Option<TlsAcceptor>,
 }
@@ -244,15 +299,16 @@ struct Acceptors {
 impl Acceptors {
     fn of(config: &Config) -> Result<Self, TlsError> {
         let given = config.certificate.as_ref();
-        let given = given.map(|given| tls::acceptor(&given.chain, &given.key)).transpose()?;
+        let given = given.map(|given| tls::served(given, &[tls::ALPN])).transpose()?;
         let is_mysql = |listener: &Listener| listener.upstream.protocol == Protocol::MySql;
         let wanted = config.self_signed && given.is_none() && config.listeners.iter().any(is_mysql);
         Ok(Self { given, own: wanted.then(tls::self_signed).transpose()? })
     }
 
-    fn of_clients(&self, protocol: Protocol) -> Option<TlsAcceptor> {
+    fn of_clients(&self, protocol: Protocol) -> Option<Acceptor> {
         let own = self.own.as_ref().filter(|_| protocol == Protocol::MySql);
-        self.given.as_ref().or(own).cloned()
+        let given = self.given.clone().map(Acceptor::Given);
+        given.or_else(|| own.cloned().map(Acceptor::Own))
     }
 }
 

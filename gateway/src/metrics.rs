@@ -15,7 +15,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use tidegate_client::{Ru, RuParts};
-use tidegate_listener::{Process, Surface, Tally};
+use tidegate_listener::{Process, Surface, Tally, TlsMetrics};
 
 use crate::govern::Unowned;
 
@@ -74,6 +74,8 @@ pub(crate) struct Metrics {
     pub(crate) upstream_failures: Counter,
     sessions: Gauge,
     connected: Gauge,
+    /// Of the certificates of all listeners.
+    pub(crate) tls: TlsMetrics,
     page_requests: Family<Outcome, Counter>,
     page_turned_away: Family<Reason, Counter>,
     process: Process,
@@ -114,6 +116,7 @@ impl Metrics {
             upstream_failures: Counter::default(),
             sessions: Gauge::default(),
             connected: Gauge::default(),
+            tls: TlsMetrics::default(),
             page_requests: Family::default(),
             page_turned_away: Family::default(),
             process: Process::default(),
@@ -174,6 +177,7 @@ impl Metrics {
             "Connections to this page's listener, or requests, that it ended before they were served",
             self.page_turned_away.clone(),
         );
+        self.tls.register(registry);
     }
 
     /// Counts a statement that was not admitted.

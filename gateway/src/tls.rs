@@ -5,16 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
-use tidegate_tls::{Material, provider};
+use tidegate_tls::{Clients, Server, ServerFiles, provider};
 use tokio::net::TcpStream;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use tokio_rustls::rustls::pki_types::{
-    CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime,
-};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, Error, ServerConfig, SignatureScheme};
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
+use crate::config::Certificate;
 use crate::upstream::TlsMode;
 
 /// What cannot be used for TLS.
@@ -28,9 +27,9 @@ pub enum TlsError {
         "the gateway cannot make a certificate of its own: {0}; give it one, or start it with no_self_signed"
     )]
     SelfSigned(#[from] rcgen::Error),
-    /// Certificate and key do not fit.
-    #[error("certificate and key cannot be used: {0}")]
-    Pair(#[from] Error),
+    /// rustls refuses what it is built with.
+    #[error("TLS cannot be set up: {0}")]
+    Setup(#[from] Error),
 }
 
 /// What clients of PostgreSQL call its protocol when they begin with TLS.
@@ -39,12 +38,29 @@ pub(crate) const ALPN: &[u8] = b"postgresql";
 /// The name in a certificate of the gateway's own.
 const SELF_SIGNED: &str = "tidegate, self-signed";
 
-/// For clients: the certificate chain and key in these files.
-pub(crate) fn acceptor(certificates: &Path, key: &Path) -> Result<TlsAcceptor, TlsError> {
-    let (chain, key) = (Material::read(certificates)?.chain()?, Material::read_key(key)?.key()?);
-    let mut config = server(chain, key)?;
-    config.alpn_protocols = vec![ALPN.to_vec()];
-    Ok(TlsAcceptor::from(Arc::new(config)))
+/// TLS towards clients.
+#[derive(Clone)]
+pub(crate) enum Acceptor {
+    /// By files, which may be renewed.
+    Given(Arc<Server>),
+    /// By a certificate that the gateway made.
+    Own(TlsAcceptor),
+}
+
+impl Acceptor {
+    /// What a new connection is accepted by.
+    fn in_force(&self) -> TlsAcceptor {
+        match self {
+            Self::Given(server) => server.acceptor(),
+            Self::Own(acceptor) => acceptor.clone(),
+        }
+    }
+}
+
+/// A server by the certificate chain and key in these files, which offers these protocols by ALPN.
+pub(crate) fn served(of: &Certificate, protocols: &[&[u8]]) -> Result<Arc<Server>, TlsError> {
+    let (certificate, key) = (of.chain.clone(), of.key.clone());
+    Ok(Server::load(ServerFiles { certificate, key, clients: Clients::Anonymous }, protocols)?)
 }
 
 /// For clients: a certificate and a key (P-256) that are made here and kept nowhere. They hide what is said from
@@ -56,15 +72,11 @@ pub(crate) fn self_signed() -> Result<TlsAcceptor, TlsError> {
     of.distinguished_name.push(DnType::CommonName, SELF_SIGNED);
     let certificate = of.self_signed(&key)?;
     let key = PrivatePkcs8KeyDer::from(key.serialize_der());
-    let config = server(vec![certificate.der().clone()], key.into())?;
-    Ok(TlsAcceptor::from(Arc::new(config)))
-}
-
-fn server(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Result<ServerConfig, Error> {
-    ServerConfig::builder_with_provider(provider())
+    let config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
-        .with_single_cert(chain, key)
+        .with_single_cert(vec![certificate.der().clone()], key.into())?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
 /// For databases; `None` when the mode wants none. `authorities` replaces those the machine trusts.
@@ -95,12 +107,9 @@ pub(crate) async fn connect(
 }
 
 /// Puts a client's connection under TLS.
-pub(crate) async fn accept(
-    acceptor: &TlsAcceptor,
-    tcp: TcpStream,
-) -> io::Result<server::TlsStream<TcpStream>> {
+pub(crate) async fn accept(acceptor: &Acceptor, tcp: TcpStream) -> io::Result<server::TlsStream<TcpStream>> {
     // As above.
-    Box::pin(acceptor.accept(tcp)).await
+    Box::pin(acceptor.in_force().accept(tcp)).await
 }
 
 /// Takes any certificate, as `tls=require` asks for: private against listeners, not against impostors.

@@ -5,13 +5,12 @@ use std::io;
 use std::task::Poll;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadBuf};
-use tokio_rustls::TlsAcceptor;
 
 use super::cancel;
 use super::frame::c_string;
 use super::key::Key;
 use crate::stream::Stream;
-use crate::tls::{self, ALPN};
+use crate::tls::{self, ALPN, Acceptor};
 
 /// Longest first packet that PostgreSQL takes.
 const MAX_PACKET: usize = 10_000;
@@ -67,7 +66,7 @@ pub(super) enum Packet {
 }
 
 /// Reads the first packets; `secure` puts the connection under TLS, if there is a certificate.
-pub(super) async fn open(stream: Stream, secure: Option<&TlsAcceptor>) -> io::Result<(Stream, Opening)> {
+pub(super) async fn open(stream: Stream, secure: Option<&Acceptor>) -> io::Result<(Stream, Opening)> {
     let mut stream = direct(stream, secure).await?;
     // Each is asked for once, and under TLS there is nothing to ask for.
     let (mut ssl, mut gss) = (stream.is_secure(), stream.is_secure());
@@ -121,7 +120,7 @@ async fn has_more(stream: &mut Stream) -> bool {
 
 /// Puts the connection under TLS that begins with it, without a request. As at the server, such a client has to name
 /// the protocol it means (ALPN), so that no other's client is led here.
-async fn direct(stream: Stream, secure: Option<&TlsAcceptor>) -> io::Result<Stream> {
+async fn direct(stream: Stream, secure: Option<&Acceptor>) -> io::Result<Stream> {
     let Stream::Tcp(tcp) = stream else { return Ok(stream) };
     let mut first = [0];
     if tcp.peek(&mut first).await? == 0 || first != [TLS_HANDSHAKE] {

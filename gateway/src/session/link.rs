@@ -228,7 +228,6 @@ fn outcome(read: io::Result<usize>) -> io::Result<Read> {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_test_servers::Certificates;
     use tokio::io::AsyncReadExt as _;
     use tokio::net::{TcpSocket, TcpStream};
 
@@ -252,8 +251,8 @@ mod tests {
     }
 
     /// The same under TLS, which the first has asked for.
-    async fn secured(certificates: &Certificates) -> (Stream, Stream) {
-        let acceptor = tls::acceptor(&certificates.certificate(), &certificates.key()).unwrap();
+    async fn secured() -> (Stream, Stream) {
+        let acceptor = tls::self_signed().unwrap();
         let connector = tls::connector(TlsMode::Require, None).unwrap().unwrap();
         let (near, far) = narrow().await;
         let (near, far) = tokio::join!(tls::connect(&connector, "localhost", near), acceptor.accept(far));
@@ -262,9 +261,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_tls_has_taken_and_its_socket_has_not_goes_out_too() {
-        let certificates = Certificates::new("DNS:localhost").unwrap();
-        let (mut client, from_client) = secured(&certificates).await;
-        let (to_server, mut server) = secured(&certificates).await;
+        let (mut client, from_client) = secured().await;
+        let (to_server, mut server) = secured().await;
         let mut link = Link::new(from_client, to_server, false);
         let sent: Vec<u8> = (0..60_000_u32).map(|n| n.to_le_bytes()[0]).collect();
         link.to_client.add(&sent);

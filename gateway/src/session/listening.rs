@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio_rustls::{TlsAcceptor, TlsConnector};
+use tokio_rustls::TlsConnector;
 
 use super::Later;
 use crate::complaints::Complaints;
 use crate::govern::{Governor, Unowned};
 use crate::keepalive::Keepalive;
 use crate::stream::Stream;
-use crate::tls;
+use crate::tls::{self, Acceptor};
 use crate::upstream::{Place, Upstream};
 
 /// What the sessions of one listener share.
@@ -22,7 +22,7 @@ pub(crate) struct Listening {
     /// What sessions of the server wrote for others.
     pub(crate) unowned: Arc<Unowned>,
     pub(crate) upstream: Upstream,
-    pub(crate) acceptor: Option<TlsAcceptor>,
+    pub(crate) acceptor: Option<Acceptor>,
     pub(crate) connector: Option<TlsConnector>,
     /// Longest time from the first byte to a successful login.
     pub(crate) login_timeout: Duration,

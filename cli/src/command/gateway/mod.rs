@@ -55,12 +55,14 @@ pub(crate) async fn run(args: GatewayArgs, global: &Global) -> Result<(), CliErr
     }
     let upstreams: Vec<Upstream> =
         config.listeners.iter().map(|listener| listener.upstream.clone()).collect();
+    let is_secure = config.metrics.as_ref().is_some_and(|page| page.certificate.is_some());
+    let scheme = if is_secure { "https" } else { "http" };
     let gateway = Gateway::start(config).await.map_err(refused)?;
     for (address, upstream) in gateway.addresses.iter().zip(&upstreams) {
         print(&format!("{address} to {upstream}"))?;
     }
     if let Some(address) = gateway.metrics_address {
-        print(&format!("http://{address}/metrics"))?;
+        print(&format!("{scheme}://{address}/metrics"))?;
     }
     stop::requested(args.until_stdin_ends).await?;
     let unconfirmed = gateway.shutdown().await;
@@ -76,10 +78,13 @@ pub(crate) async fn run(args: GatewayArgs, global: &Global) -> Result<(), CliErr
 /// Settings that no gateway can have are a mistake in how it was called.
 fn refused(error: StartError) -> CliError {
     match error {
-        StartError::NoListener | StartError::Remote { .. } => CliError::Invalid(error.to_string()),
-        StartError::Client(error) => CliError::Connect(error),
-        StartError::Listen { .. } | StartError::Tls(_) | StartError::Threads(_) => {
-            CliError::Refused(error.to_string())
+        StartError::NoListener | StartError::Remote { .. } | StartError::Page { .. } => {
+            CliError::Invalid(error.to_string())
         }
+        StartError::Client(error) => CliError::Connect(error),
+        StartError::Listen { .. }
+        | StartError::Tls(_)
+        | StartError::PageToken(_)
+        | StartError::Threads(_) => CliError::Refused(error.to_string()),
     }
 }

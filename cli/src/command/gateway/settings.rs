@@ -12,7 +12,7 @@ use serde::Deserialize;
 use tidegate_client::Token;
 use tidegate_controller::quantity::parse_span;
 use tidegate_gateway::{
-    Certificate, Config, InTransaction, Listener, Networks, Policy, Principals, StartError, Upstream,
+    Certificate, Config, InTransaction, Listener, MetricsPage, Networks, Policy, Principals, Upstream,
 };
 
 use tidegate_tls::ClientFiles;
@@ -121,7 +121,22 @@ pub(super) struct Settings {
     /// Address at which to serve /metrics, for Prometheus.
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
-    /// Listen beyond the own machine.
+    /// Certificate chain for /metrics, in PEM, which may be that of --tls-cert; plain HTTP when left out.
+    #[arg(long, value_name = "FILE")]
+    metrics_tls_cert: Option<PathBuf>,
+    /// Its key, in PEM.
+    #[arg(long, value_name = "FILE")]
+    metrics_tls_key: Option<PathBuf>,
+    /// File with a token of 32 characters or more that callers of /metrics show, for its owner only.
+    #[arg(long, value_name = "FILE")]
+    metrics_token_file: Option<PathBuf>,
+    /// Serve /metrics beyond the own machine without TLS: everyone on the way can read it.
+    #[arg(long)]
+    metrics_plaintext_off_loopback: bool,
+    /// Serve /metrics beyond the own machine without a token: all who reach it can read it.
+    #[arg(long)]
+    metrics_anonymous_off_loopback: bool,
+    /// Listen for clients beyond the own machine.
     #[arg(long)]
     allow_remote: bool,
     /// Refuse MySQL's LOAD DATA LOCAL INFILE instead of passing it on.
@@ -216,6 +231,13 @@ impl Settings {
             no_self_signed: self.no_self_signed || file.no_self_signed,
             upstream_ca: self.upstream_ca.or(file.upstream_ca),
             metrics: self.metrics.or(file.metrics),
+            metrics_tls_cert: self.metrics_tls_cert.or(file.metrics_tls_cert),
+            metrics_tls_key: self.metrics_tls_key.or(file.metrics_tls_key),
+            metrics_token_file: self.metrics_token_file.or(file.metrics_token_file),
+            metrics_plaintext_off_loopback: self.metrics_plaintext_off_loopback
+                || file.metrics_plaintext_off_loopback,
+            metrics_anonymous_off_loopback: self.metrics_anonymous_off_loopback
+                || file.metrics_anonymous_off_loopback,
             allow_remote: self.allow_remote || file.allow_remote,
             refuse_local_infile: self.refuse_local_infile || file.refuse_local_infile,
         }
@@ -230,6 +252,7 @@ impl Settings {
         token: Option<Token>,
     ) -> Result<Config, CliError> {
         let mut faults = Faults::default();
+        let metrics = faults.page(&self);
         let defaults = Config::default();
         let time = |time: Option<Time>, default| time.map_or(default, |Time(span)| span);
         let policy = Policy {
@@ -282,11 +305,11 @@ impl Settings {
             certificate,
             self_signed: !self.no_self_signed,
             authorities: self.upstream_ca,
-            metrics: self.metrics,
+            metrics,
             allow_remote: self.allow_remote,
             local_infile: !self.refuse_local_infile,
         };
-        config.exposed().for_each(|address| faults.add(StartError::Remote { address }));
+        config.exposed().for_each(|exposed| faults.add(exposed));
         faults.none()?;
         Ok(config)
     }
@@ -316,6 +339,25 @@ impl Faults {
             self.add(format!("{of}-cert and {of}-key go together; give both"));
         }
         certificate.zip(key)
+    }
+
+    /// The page of metrics, and what is said of it.
+    fn page(&mut self, settings: &Settings) -> Option<MetricsPage> {
+        let (chain, key) = (settings.metrics_tls_cert.clone(), settings.metrics_tls_key.clone());
+        let own = self.pair("metrics-tls", chain, key);
+        let token = settings.metrics_token_file.clone();
+        if settings.metrics.is_none() && (own.is_some() || token.is_some()) {
+            self.add(
+                "metrics-tls-cert and metrics-token-file have no effect without metrics; give its address",
+            );
+        }
+        Some(MetricsPage {
+            listen: settings.metrics?,
+            certificate: own.map(|(chain, key)| Certificate { chain, key }),
+            token,
+            plaintext_off_loopback: settings.metrics_plaintext_off_loopback,
+            anonymous_off_loopback: settings.metrics_anonymous_off_loopback,
+        })
     }
 
     fn principals(&mut self, flag: &str, names: &[String]) -> Principals {
@@ -416,6 +458,11 @@ mod tests {
         no_self_signed = true
         upstream_ca = "ca.pem"
         metrics = "127.0.0.1:7431"
+        metrics_tls_cert = "page.pem"
+        metrics_tls_key = "page-key.pem"
+        metrics_token_file = "page.token"
+        metrics_plaintext_off_loopback = true
+        metrics_anonymous_off_loopback = true
         allow_remote = true
         refuse_local_infile = true
     "#;
@@ -429,7 +476,9 @@ mod tests {
              --identity gw-1 --journal /var/lib/tidegate --max-wait 3s --in-transaction owe-some --max-debt 2s \
              --admit-without-lease --admin root,ann@shop --switcher bob --anybody-switches --threads 4 \
              --max-sessions 10 --login-timeout 5s --keepalive 30s --grace 1m --tls-cert cert.pem --tls-key key.pem \
-             --proxy-from 10.0.0.0/8,::1 --backlog 1024 --kill-abandoned --no-self-signed --upstream-ca ca.pem --metrics 127.0.0.1:7431 --allow-remote --refuse-local-infile",
+             --proxy-from 10.0.0.0/8,::1 --backlog 1024 --kill-abandoned --no-self-signed --upstream-ca ca.pem --metrics 127.0.0.1:7431 \
+             --metrics-tls-cert page.pem --metrics-tls-key page-key.pem --metrics-token-file page.token \
+             --metrics-plaintext-off-loopback --metrics-anonymous-off-loopback --allow-remote --refuse-local-infile",
         );
         let file = Settings::parse(FILE).unwrap();
         assert_eq!(file, flags);
@@ -497,6 +546,13 @@ mod tests {
             refused("--upstream postgres://a --keepalive 10ms").contains("10ms is out of range: 1s to 1h")
         );
         assert!(refused("--upstream postgres://a --tls-cert c").contains("give both"));
+        assert!(
+            refused("--upstream postgres://a --metrics 127.0.0.1:1 --metrics-tls-key k")
+                .contains("metrics-tls-key go")
+        );
+        assert!(
+            refused("--upstream postgres://a --metrics-token-file t").contains("no effect without metrics")
+        );
         assert!(refused("--upstream postgres://a --backlog 0").contains("1 to 65535"));
         assert!(refused("--upstream postgres://a --proxy-from lb").contains("\"lb\" is no address"));
         assert!(

@@ -2,7 +2,7 @@
 
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
-use tidegate_gateway::Gateway;
+use tidegate_gateway::{Gateway, MetricsPage};
 use tidegate_test_servers::{MariaDb, ROOT};
 
 use super::stage::{Stage, login};
@@ -72,8 +72,9 @@ pub(super) async fn beside(
 #[tokio::test(flavor = "multi_thread")]
 async fn who_commits_beside_a_bulk_load_pays_for_its_own_log_only() {
     let options = ["--innodb-flush-log-at-trx-commit=1"];
-    let metrics =
-        |config: &mut tidegate_gateway::Config| config.metrics = Some("127.0.0.1:0".parse().unwrap());
+    let metrics = |config: &mut tidegate_gateway::Config| {
+        config.metrics = Some(MetricsPage::at("127.0.0.1:0".parse().unwrap()))
+    };
     let stage = Stage::made(&options, MariaDb::upstream, metrics).await;
     let mut sessions = [stage.ann().await, login(stage.port(), "shop", ROOT).await];
     let mut threads = [String::new(), String::new()];

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
+use tidegate_gateway::MetricsPage;
 use tokio_postgres::NoTls;
 
 use super::stage::{Stage, login, state, try_login, value};
@@ -220,7 +221,7 @@ async fn a_storm_of_cancel_requests_hits_nobody_s_session_but_its_own() {
 async fn the_page_of_metrics_shows_what_happened() {
     let mut stage = Stage::with(|config| {
         config.max_sessions = 2;
-        config.metrics = Some("127.0.0.1:0".parse().unwrap());
+        config.metrics = Some(MetricsPage::at("127.0.0.1:0".parse().unwrap()));
     })
     .await;
     let page = stage.gateway.metrics_address.unwrap();

@@ -1,6 +1,6 @@
 //! No session is charged for what others wrote: the kernel counts who called `write`, not whose bytes these are.
 
-use tidegate_gateway::Gateway;
+use tidegate_gateway::{Gateway, MetricsPage};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::stage::{Stage, login, value};
@@ -10,7 +10,8 @@ use tidegate_test_servers::ROOT;
 /// With a page of counters.
 async fn stage(settings: &[&str]) -> Stage {
     let settings = [&["autovacuum=off", "checkpoint_timeout=1h"], settings].concat();
-    Stage::made(&settings, |config| config.metrics = Some("127.0.0.1:0".parse().unwrap())).await
+    Stage::made(&settings, |config| config.metrics = Some(MetricsPage::at("127.0.0.1:0".parse().unwrap())))
+        .await
 }
 
 /// What a statement cost: RU and use of CPU, reads and writes.

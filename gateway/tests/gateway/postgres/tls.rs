@@ -1,6 +1,6 @@
 //! TLS between client and gateway, gateway and server, both, and none.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,6 +43,18 @@ impl Stage {
 
     /// With a server of one's own choice, begun with these settings.
     pub(super) async fn of(start: fn(&[&str]) -> Result<Postgres, ServerError>) -> Self {
+        Self::made(start, |_| {}).await
+    }
+
+    /// With other settings of the gateway.
+    pub(super) async fn with(change: impl FnOnce(&mut Config)) -> Self {
+        Self::made(Postgres::start, change).await
+    }
+
+    async fn made(
+        start: fn(&[&str]) -> Result<Postgres, ServerError>,
+        change: impl FnOnce(&mut Config),
+    ) -> Self {
         let certificates = spawn_blocking(|| Certificates::new("DNS:localhost").unwrap()).await.unwrap();
         let setting = |name: &str, file: PathBuf| format!("{name}={}", file.display());
         let settings = [
@@ -58,6 +70,7 @@ impl Stage {
         let (controller, folder) = common::controller().await;
         let mut settings = config(&controller, postgres.port(), &certificates, certificates.authority());
         settings.kill_abandoned = true;
+        change(&mut settings);
         let gateway = Gateway::start(settings).await.unwrap();
         Self { postgres, gateway, controller, certificates, _folder: folder }
     }
@@ -68,9 +81,17 @@ impl Stage {
 
     /// `psql` as ann; over TLS it looks at the gateway's certificate.
     fn psql(&self, port: u16, tls: bool) -> Command {
-        let mut psql = self.postgres.program("psql");
         let mode = if tls { "verify-full" } else { "disable" };
-        let authority = self.certificates.authority();
+        self.psql_by(port, mode, &self.certificates.authority())
+    }
+
+    /// Over TLS, and trusting this authority.
+    pub(super) fn psql_trusting(&self, port: u16, authority: &Path) -> Command {
+        self.psql_by(port, "verify-full", authority)
+    }
+
+    fn psql_by(&self, port: u16, mode: &str, authority: &Path) -> Command {
+        let mut psql = self.postgres.program("psql");
         // Channel binding needs one TLS from end to end.
         let to = format!(
             "host=localhost hostaddr=127.0.0.1 port={port} user=ann password=ann dbname=shop \
@@ -86,6 +107,17 @@ impl Stage {
         String::from_utf8_lossy(&block_in_place(|| says(&mut self.psql(port, tls), script.as_bytes())))
             .into_owned()
     }
+}
+
+/// What a client does that trusts this authority and offers these protocols.
+pub(crate) fn trusting(authority: &Path, protocols: &[&str]) -> Arc<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(authority).unwrap()).unwrap();
+    let provider = Arc::new(ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let mut config = builder.unwrap().with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+    Arc::new(config)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -174,15 +206,10 @@ async fn statements_are_cancelled_and_killed_under_tls() {
 async fn a_client_may_begin_with_tls() {
     let stage = Stage::new().await;
     let address = stage.gateway.addresses[TLS];
-    let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(stage.certificates.authority()).unwrap()).unwrap();
     let begin = async |names: &[&str]| {
-        let provider = Arc::new(ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-        let mut config = builder.unwrap().with_root_certificates(roots.clone()).with_no_client_auth();
-        config.alpn_protocols = names.iter().map(|name| name.as_bytes().to_vec()).collect();
         let tcp = TcpStream::connect(address).await.unwrap();
-        let tls = TlsConnector::from(Arc::new(config)).connect("localhost".try_into().unwrap(), tcp).await?;
+        let connector = TlsConnector::from(trusting(&stage.certificates.authority(), names));
+        let tls = connector.connect("localhost".try_into().unwrap(), tcp).await?;
         let mut login = tokio_postgres::Config::new();
         login.user("ann").password("ann").dbname("shop");
         let (client, connection) = login.connect_raw(tls, NoTls).await.map_err(std::io::Error::other)?;

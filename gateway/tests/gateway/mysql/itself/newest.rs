@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use mysql_async::prelude::Queryable as _;
-use tidegate_gateway::Config;
+use tidegate_gateway::{Config, MetricsPage};
 use tidegate_test_servers::{MySql, ROOT};
 use tokio::task::block_in_place;
 
@@ -122,7 +122,7 @@ async fn a_question_about_warnings_that_is_not_prepared_leaves_the_servers_error
 #[tokio::test(flavor = "multi_thread")]
 async fn who_commits_beside_a_bulk_load_pays_for_its_own_log_only() {
     let stage = Stage::of(|| MySql::newest_with(&["--innodb-flush-log-at-trx-commit=1"])).await;
-    let page = |config: &mut Config| config.metrics = Some("127.0.0.1:0".parse().unwrap());
+    let page = |config: &mut Config| config.metrics = Some(MetricsPage::at("127.0.0.1:0".parse().unwrap()));
     let gateway = stage.gateway("counting", page).await;
     let port = gateway.addresses[0].port();
     let mut root = stage.session(ROOT).await;
