@@ -44,6 +44,19 @@ fn with_free_ports(blocks: Vec<String>) -> (Vec<String>, Vec<String>) {
     (blocks.into_iter().map(replaced).collect(), free)
 }
 
+/// The same commands, with a pause after the one that starts the controller until it answers: a node that begins to
+/// connect at once waits for 5 s, which a busy machine may take.
+fn at_a_person_s_pace(block: &str) -> String {
+    let look = "tidegate status --ca certs/ca.pem --cert certs/ann.pem --key certs/ann-key.pem --endpoint";
+    let (before, rest) = block.split_once("tidegate controller ").expect("a controller is started");
+    let (controller, after) = rest.split_once(" &\n").expect("it stays in the background");
+    let (_, from) = controller.split_once("--listen ").expect("it has an address");
+    let address = from.split(' ').next().unwrap_or_default();
+    let wait =
+        format!("timeout 60 bash -c 'until {look} https://{address}; do sleep 0.1; done' >/dev/null 2>&1");
+    format!("{before}tidegate controller {controller} &\n{wait}\n{after}")
+}
+
 /// A shell for such commands, in this folder, which finds the binary of these tests.
 fn shell(folder: &Path, script: &str) -> Command {
     let binary = Path::new(env!("CARGO_BIN_EXE_tidegate")).parent().unwrap().to_str().unwrap();
@@ -72,7 +85,7 @@ impl Machines {
     fn set_up(folder: &Path, block: &str) -> (Self, String) {
         // The shell stays until its input ends, and takes what it began with it.
         let stays = "echo 'all ten are done'; cat >/dev/null";
-        let script = format!("trap 'kill $(jobs -p)' EXIT\n{block}\n{stays}");
+        let script = format!("trap 'kill $(jobs -p)' EXIT\n{}\n{stays}", at_a_person_s_pace(block));
         let log = fs::File::create(folder.join("log")).unwrap();
         let mut shell = shell(folder, &script);
         shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
