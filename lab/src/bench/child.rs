@@ -2,7 +2,6 @@
 //!
 //! The process prints one line of JSON and ends. `bench --child` runs them; they are no part of its interface.
 
-use std::fs;
 use std::io::{self, BufRead as _, Write as _};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -25,6 +24,8 @@ use tokio::runtime::{Builder, Runtime};
 use super::clock::{Stopwatch, process_cpu};
 use super::error::{BenchError, failed};
 use super::messages;
+use super::secure::strangers;
+use super::shipped::resident;
 use super::site::config;
 use super::stream::echo::Echo;
 use super::stream::node::Nodes;
@@ -42,6 +43,10 @@ pub fn run(args: &[String]) -> Result<Value, BenchError> {
         ["engine", groups] => engine(u32::try_from(number(groups)?).unwrap_or(0)),
         ["store", store] => store_cache(Path::new(store)),
         ["connected", store] => connected(Path::new(store)),
+        ["strangers", port, each] => {
+            let port = u16::try_from(number(port)?).unwrap_or(0);
+            strangers::come(port, usize::try_from(number(each)?).unwrap_or(0))
+        }
         ["echo"] => echo(),
         ["clients", store, count] => clients(Path::new(store), number(count)?),
         ["node", endpoint, groups] => node(endpoint, usize::try_from(number(groups)?).unwrap_or(0), false),
@@ -93,12 +98,7 @@ fn number(text: &str) -> Result<u64, BenchError> {
 
 /// Bytes of this process in memory.
 fn resident_bytes() -> Result<u64, BenchError> {
-    let status = fs::read_to_string("/proc/self/status").map_err(failed("read /proc/self/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    kilobytes
-        .map(|kilobytes| kilobytes * 1_024)
-        .ok_or_else(|| BenchError::Wrong("VmRSS is not told".to_owned()))
+    resident(std::process::id())
 }
 
 fn runtime() -> Result<Runtime, BenchError> {

@@ -28,7 +28,9 @@ pub mod renewals;
 pub mod report;
 pub mod row;
 pub mod samples;
+pub mod secure;
 pub mod setting;
+mod shipped;
 pub mod site;
 pub mod sql;
 mod stock;
@@ -97,6 +99,18 @@ pub const FAMILIES: &[Family] = &[
         about: "renewals over loopback gRPC, beside a server that decides nothing",
         on_request: false,
         run: stream::run,
+    },
+    Family {
+        name: "secure",
+        about: "renewals under TLS beside those without it, handshakes, tokens",
+        on_request: false,
+        run: secure::run,
+    },
+    Family {
+        name: "strangers",
+        about: "renewals beside thousands of silent and slow connections",
+        on_request: true,
+        run: secure::strangers::run,
     },
     Family {
         name: "durability",

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use tidegate_client::{Client, ClientBuilder, Group, Limits, Rate, RuParts, Span};
 use tidegate_controller::audit::Actor;
 use tidegate_controller::{Config, Controller, Running};
+use tidegate_tls::ServerFiles;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::interval;
 
@@ -45,7 +46,14 @@ impl Site {
         tenants: Vec<(String, String)>,
     ) -> Result<Self, BenchError> {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        Self::on(runtime.map_err(failed("start a runtime"))?, Stock { groups, tenants })
+        Self::on(runtime.map_err(failed("start a runtime"))?, Stock { groups, tenants }, None)
+    }
+
+    /// The same under TLS with these files.
+    pub fn under(files: ServerFiles, groups: impl Iterator<Item = v1::Group>) -> Result<Self, BenchError> {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let stock = Stock { groups, tenants: Vec::new() };
+        Self::on(runtime.map_err(failed("start a runtime"))?, stock, Some(files))
     }
 
     /// The same, standing still but for the time that [`Site`] waits for it, so that a loop beside it runs alone.
@@ -54,14 +62,18 @@ impl Site {
         tenants: Vec<(String, String)>,
     ) -> Result<Self, BenchError> {
         let runtime = Builder::new_current_thread().enable_all().build();
-        Self::on(runtime.map_err(failed("start a runtime"))?, Stock { groups, tenants })
+        Self::on(runtime.map_err(failed("start a runtime"))?, Stock { groups, tenants }, None)
     }
 
-    fn on(runtime: Runtime, stock: Stock<impl Iterator<Item = v1::Group>>) -> Result<Self, BenchError> {
+    fn on(
+        runtime: Runtime,
+        stock: Stock<impl Iterator<Item = v1::Group>>,
+        tls: Option<ServerFiles>,
+    ) -> Result<Self, BenchError> {
         let folder = tempfile::tempdir().map_err(failed("make a directory"))?;
         let store = folder.path().join("store.redb");
         stock.fill(&store)?;
-        let running = runtime.block_on(Controller::start(config(&store)));
+        let running = runtime.block_on(Controller::start(Config { tls, ..config(&store) }));
         let running = running.map_err(failed("start a controller"))?;
         Ok(Self { running: Some(running), runtime, _folder: folder })
     }
@@ -74,6 +86,11 @@ impl Site {
     /// Where its gRPC listens.
     pub fn endpoint(&self) -> Result<String, BenchError> {
         Ok(format!("http://{}", self.controller()?.grpc_addr))
+    }
+
+    /// The port of its gRPC.
+    pub fn port(&self) -> Result<u16, BenchError> {
+        Ok(self.controller()?.grpc_addr.port())
     }
 
     /// Defines a group.

@@ -22,8 +22,8 @@ use tidegate_lab::bench::{FAMILIES, Family, child, clock::Stopwatch, growth, mac
 #[derive(Parser)]
 #[command(name = "bench", after_help = EXAMPLES)]
 struct Options {
-    /// Measures these families only; --list prints their names. Those of the gateway are measured only when they are
-    /// named: they take minutes and need database servers.
+    /// Measures these families only; --list prints their names. Those of the gateway, and strangers, are measured only
+    /// when they are named: they take minutes, and need database servers or thousands of file descriptors.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
     /// Short rounds and small cases: a look at whether everything runs, not a measurement.

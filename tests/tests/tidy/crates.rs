@@ -39,7 +39,7 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
             "tests",
             &["client", "controller", "core", "cost-model", "gateway", "proto", "sql", "test-servers", "tls"],
         ),
-        ("lab", &["client", "controller", "core", "cost-model", "proto", "test-servers", "tests"]),
+        ("lab", &["client", "controller", "core", "cost-model", "proto", "test-servers", "tests", "tls"]),
         ("fuzz", &["tests"]),
     ])
 }

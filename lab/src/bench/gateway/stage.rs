@@ -1,6 +1,5 @@
 //! A controller, and gateways of the shipped binary in processes of their own.
 
-use std::net::{Ipv4Addr, TcpStream};
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -8,15 +7,11 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::bench::error::{BenchError, failed};
+use crate::bench::shipped;
 use crate::bench::site::Site;
 use tidegate_proto::v1;
 use tidegate_test_servers::free_port;
 use tidegate_tests::process::child::Process;
-
-/// Between two looks whether a port is served.
-const LOOK: Duration = Duration::from_millis(20);
-/// Looks before it is given up.
-const LOOKS: u32 = 1_000;
 
 /// The processes of a benchmark.
 pub(super) struct Stage {
@@ -36,16 +31,9 @@ impl Stage {
 
     /// Runs a gateway in front of this database; returns where it listens.
     pub(super) fn gateway(&mut self, upstream: &str) -> Result<u16, BenchError> {
-        let own = std::env::current_exe().map_err(failed("find this binary"))?;
-        let tidegate = own.with_file_name("tidegate");
-        if !tidegate.exists() {
-            let problem =
-                format!("{} is not built; run `cargo build --release -p tidegate-cli`", tidegate.display());
-            return Err(BenchError::Wrong(problem));
-        }
         let (port, name) =
             (free_port().map_err(failed("find a free port"))?, format!("gateway-{}", self.processes.len()));
-        let mut command = Command::new(tidegate);
+        let mut command = Command::new(shipped::tidegate()?);
         command.args(["gateway", "--identity", &name, "--controller", &self.site.endpoint()?]);
         command.args(["--listen", &format!("127.0.0.1:{port}"), "--upstream", upstream]);
         self.run(command, &name, port)
@@ -53,15 +41,8 @@ impl Stage {
 
     /// Runs a program that serves this port, until the stage ends.
     pub(super) fn run(&mut self, command: Command, name: &str, port: u16) -> Result<u16, BenchError> {
-        let process = Process::start(command, name, self.folder.path()).map_err(failed("run a process"))?;
-        for _ in 0..LOOKS {
-            if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() {
-                self.processes.push(process);
-                return Ok(port);
-            }
-            thread::park_timeout(LOOK);
-        }
-        Err(BenchError::Wrong(format!("{name} does not listen; {}", process.tail())))
+        self.processes.push(shipped::serving(command, name, self.folder.path(), port)?);
+        Ok(port)
     }
 
     /// A group's charges so far, in micro-RU, and the CPU time in nanoseconds that it used, once all of it is reported.

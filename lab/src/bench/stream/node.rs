@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
-use tonic::transport::Endpoint;
+use tonic::transport::{Channel, Endpoint};
 use v1::client_message::Kind as Ask;
 use v1::grants_client::GrantsClient;
 use v1::server_message::Kind as Answer;
@@ -41,6 +41,11 @@ pub(in crate::bench) struct Talk {
 }
 
 impl Talk {
+    /// The time of each renewal.
+    pub(in crate::bench) fn times(self) -> Vec<Duration> {
+        self.times
+    }
+
     /// The time within which `part` of `whole` answers came, in microseconds.
     pub(in crate::bench) fn quantile_us(&self, part: usize, whole: usize) -> f64 {
         let mut sorted = self.times.clone();
@@ -60,6 +65,21 @@ impl Nodes {
         let mut nodes = Vec::new();
         for number in 0..streams {
             nodes.push(Node::open(endpoint, &format!("node-{streams}-{groups}-{number}"), groups).await?);
+        }
+        Ok(Self { nodes })
+    }
+
+    /// The same, each over a channel of its own that `channel` opens, under client ids that begin so.
+    pub(in crate::bench) async fn connect_by(
+        channel: impl AsyncFn() -> Result<Channel, BenchError>,
+        begin: &str,
+        streams: usize,
+        groups: usize,
+    ) -> Result<Self, BenchError> {
+        let mut nodes = Vec::new();
+        for number in 0..streams {
+            let name = format!("{begin}node-{streams}-{groups}-{number}");
+            nodes.push(Node::over(channel().await?, &name, groups).await?);
         }
         Ok(Self { nodes })
     }
@@ -95,6 +115,10 @@ impl Node {
     async fn open(endpoint: &str, name: &str, groups: usize) -> Result<Self, BenchError> {
         let endpoint = Endpoint::from_shared(endpoint.to_owned()).map_err(failed("name a server"))?;
         let channel = endpoint.tcp_nodelay(true).connect().await.map_err(failed("connect"))?;
+        Self::over(channel, name, groups).await
+    }
+
+    async fn over(channel: Channel, name: &str, groups: usize) -> Result<Self, BenchError> {
         let (asks, asked) = mpsc::channel(QUEUE);
         let hello = v1::Hello {
             protocol_min: 1,
