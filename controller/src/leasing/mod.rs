@@ -69,11 +69,6 @@ impl<'s> LeasingCalls<'s> {
         Self { service, sight: Sight::default() }
     }
 
-    /// A key of this store for another purpose than proofs, the same from start to start.
-    pub(crate) fn key_for(self, purpose: &str) -> [u8; 32] {
-        self.service.lock().leasing.prover.key_for(purpose)
-    }
-
     /// The same, with answers of what this caller sees.
     pub fn seen_by(self, identity: Option<&'s Identity>) -> Self {
         Self { sight: Sight::of(identity), ..self }

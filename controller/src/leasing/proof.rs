@@ -10,6 +10,8 @@ use tidegate_core::exchange::Held;
 use tidegate_core::group::GroupId;
 use tidegate_core::units::{Rate, Ru};
 
+use crate::service::Service;
+
 /// Bytes of the key: one block of the hash.
 pub const KEY_BYTES: usize = 64;
 const VERSION: u8 = 1;
@@ -44,6 +46,11 @@ pub struct Claim {
     pub epoch: u64,
 }
 
+/// A key of this controller's store for another purpose than proofs: the same from start to start.
+pub(crate) fn key_for(service: &Service, purpose: &str) -> [u8; 32] {
+    service.lock().leasing.prover.key_for(purpose)
+}
+
 impl Prover {
     /// Uses the key of this store.
     pub fn new(key: &[u8; KEY_BYTES]) -> Self {
@@ -51,7 +58,7 @@ impl Prover {
     }
 
     /// A key for another purpose, which says nothing of this one. No claim has the form of a purpose.
-    pub fn key_for(&self, purpose: &str) -> [u8; 32] {
+    fn key_for(&self, purpose: &str) -> [u8; 32] {
         let mut mac = self.mac.clone();
         mac.update(b"key for ");
         mac.update(purpose.as_bytes());

@@ -31,6 +31,7 @@ use tidegate_console::samples::Recent;
 use tokio::sync::watch as flag;
 
 use crate::identity::guard::Guard;
+use crate::leasing::proof::key_for;
 use crate::service::Service;
 
 pub(crate) use sampling::sample;
@@ -60,7 +61,7 @@ impl Web {
         is_secure: bool,
         stopped: flag::Receiver<bool>,
     ) -> Arc<Self> {
-        let forms = forms::Forms::new(service.leasing().key_for("forms of the console"));
+        let forms = forms::Forms::new(key_for(&service, "forms of the console"));
         Arc::new(Self {
             service,
             guard,
