@@ -90,7 +90,7 @@ impl Site {
     /// A node whose operations in this group always wait.
     pub(crate) async fn load(&self, group: &'static str) -> Load {
         let endpoint = format!("http://{}", self.running().grpc_addr);
-        let node = Node::connect([endpoint], "node-1").await.unwrap();
+        let node = Node::connect([endpoint], format!("node-of-{group}")).await.unwrap();
         let group = node.group(group).await.unwrap();
         let tasks = (0..4).map(|_| {
             let group = group.clone();
