@@ -1,7 +1,7 @@
 //! What a node that was given groups is sent of the bindings: those to its groups, and what it must not overlook.
 //!
 //! A binding to another group matters where one to a given group would decide without it: its user would be charged to
-//! that. Such a binding is sent without its group, under a name that no group has. All others are left out: whoever has
+//! that. Such a binding is sent without its group, under a name that no group has. All others are left out: who has
 //! none is charged to the group `default`, which is not given either, or else everyone's binding matters.
 
 use tidegate_proto::{NOT_GIVEN, v1};
