@@ -136,8 +136,7 @@ pub(crate) async fn run(args: ControllerArgs) -> Result<(), CliError> {
     let refused = |error: tidegate_controller::StartError| CliError::Refused(error.to_string());
     let scheme = if config.tls.is_some() { "https" } else { "http" };
     let running = Controller::start(config).await.map_err(refused)?;
-    let (grpc, rest) = (running.grpc_addr, running.rest_addr);
-    print(&format!("grpc {scheme}://{grpc}\nrest {scheme}://{rest}\nconsole {scheme}://{rest}/console"))?;
+    print(&format!("grpc {scheme}://{}\nrest {scheme}://{}", running.grpc_addr, running.rest_addr))?;
     stop::requested(args.until_stdin_ends).await?;
     running.shutdown().await.map_err(|error| CliError::Refused(error.to_string()))
 }

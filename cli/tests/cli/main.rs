@@ -31,6 +31,8 @@ mod quota;
 #[cfg(test)]
 mod runaways;
 #[cfg(test)]
+mod secrets;
+#[cfg(test)]
 mod set_up;
 #[cfg(test)]
 mod settings;

@@ -85,6 +85,14 @@ impl Controller {
         Self::begun(command, data)
     }
 
+    /// The same with more arguments, and a log of everything in its directory.
+    pub(crate) fn talkative(more: &[&str]) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let mut command = command(data.path(), more);
+        command.stderr(File::create(data.path().join("log")).unwrap()).env("TIDEGATE_LOG", "trace");
+        Self::begun(command, data)
+    }
+
     /// The same with at most so many file descriptors, and a log in its directory.
     pub(crate) fn with_descriptors(most: u32) -> Self {
         Self::limited(&format!("ulimit -n {most}"))

@@ -6,11 +6,13 @@
 #![expect(clippy::expect_used, reason = "a target stops at the first surprise")]
 
 mod config;
+mod console;
 mod core;
 mod fingerprint;
 mod grants;
 mod input;
 mod memory;
+mod requests;
 mod rest;
 mod sql;
 mod store;
@@ -19,8 +21,9 @@ mod store;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     ("config", config::run),
+    ("console", console::run),
     ("core", core::run),
     ("fingerprint", fingerprint::run),
     ("grants", grants::run),

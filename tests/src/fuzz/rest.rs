@@ -1,7 +1,6 @@
 //! The REST listener: any requests into the router that ships, over a store in memory.
 //!
-//! An input is a text of requests with lines of `---` between them: a line with method and path, headers, an empty
-//! line and the body. Every answer has the API's shape and none blames the server; what was answered can be read back,
+//! Every answer has the API's shape and none blames the server; what was answered can be read back,
 //! page by page too; and a controller that starts from the same store answers the same.
 
 use std::sync::Arc;
@@ -9,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{HeaderName, HeaderValue, Method, Request, Uri, header};
+use axum::http::{HeaderValue, Method, Request, Uri, header};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tidegate_controller::clock::Clock;
@@ -18,6 +17,7 @@ use tidegate_controller::service::{Service, ServiceConfig};
 use tower::ServiceExt as _;
 
 use super::memory::MemoryStore;
+use super::requests::{Asked, split};
 
 /// Longest error message: it may name twenty users of a group.
 const LONGEST_MESSAGE: usize = 4_000;
@@ -57,48 +57,6 @@ fn serve(store: &Arc<MemoryStore>) -> Router {
     let clock = Clock::driven(Arc::new(AtomicU64::new(0)));
     let store = Arc::clone(store);
     inside::rest(Arc::new(Service::load(store, config, clock).expect("its own store")))
-}
-
-/// The parts between lines of `---`.
-fn split(bytes: &[u8]) -> Vec<&[u8]> {
-    const SEPARATOR: &[u8] = b"\n---\n";
-    let mut parts = Vec::new();
-    let mut rest = bytes;
-    while let Some(at) = rest.windows(SEPARATOR.len()).position(|window| window == SEPARATOR) {
-        let (part, after) = rest.split_at(at);
-        parts.push(part);
-        rest = after.get(SEPARATOR.len()..).unwrap_or_default();
-    }
-    parts.push(rest);
-    parts
-}
-
-/// A request.
-struct Asked {
-    method: Method,
-    uri: Uri,
-    headers: Vec<(HeaderName, HeaderValue)>,
-    body: Vec<u8>,
-}
-
-impl Asked {
-    /// A request as it would come out of the HTTP parser; `None` where that refuses.
-    fn read(text: &[u8]) -> Option<Self> {
-        let end = text.windows(2).position(|window| window == b"\n\n");
-        let (head, body) = text.split_at(end.unwrap_or(text.len()));
-        let mut lines = head.split(|byte| *byte == b'\n');
-        let mut words = lines.next()?.splitn(2, |byte| *byte == b' ');
-        let method = Method::from_bytes(words.next()?).ok()?;
-        let uri = Uri::try_from(words.next()?).ok()?;
-        let headers = lines.filter_map(|line| {
-            let colon = line.iter().position(|byte| *byte == b':')?;
-            let (name, value) = line.split_at(colon);
-            let value = value.get(1..)?.trim_ascii();
-            Some((HeaderName::from_bytes(name).ok()?, HeaderValue::from_bytes(value).ok()?))
-        });
-        let body = body.get(2..).unwrap_or_default().to_vec();
-        Some(Self { method, uri, headers: headers.collect(), body })
-    }
 }
 
 struct Answer {
