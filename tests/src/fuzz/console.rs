@@ -3,11 +3,13 @@
 //! In a body, `KEY` stands for the key of the forms. No answer blames the server, sends a person elsewhere, or has markup
 //! that somebody typed; every page forbids scripts of others.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use axum::Router;
 use axum::body::Body;
+use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, HeaderValue, Request, header};
 use http_body_util::BodyExt as _;
 use tidegate_controller::audit::Actor;
@@ -73,6 +75,8 @@ async fn ask(router: &Router, asked: Asked) -> (u16, String) {
     (*request.method_mut(), *request.uri_mut()) = (asked.method, asked.uri);
     let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
     request.headers_mut().insert(header::CONTENT_TYPE, kind);
+    // As the listener says it of each connection.
+    request.extensions_mut().insert(ConnectInfo(SocketAddr::from((Ipv4Addr::LOCALHOST, 1))));
     for (name, value) in asked.headers {
         request.headers_mut().insert(name, value);
     }
