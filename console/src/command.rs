@@ -26,7 +26,7 @@ const WORDS: [(&str, &str, &str); 18] = [
 
 /// The command of the shell: `verb` is `create` or `alter`; a revision is expected where it is not 0.
 pub fn shell(verb: &str, group: &str, changed: &[Changed], revision: u64) -> String {
-    let mut text = format!("tidegate group {verb} {}", quoted(group, '\''));
+    let mut text = format!("tidegate group {verb} {}", quoted(group));
     for change in changed {
         let Some((_, flag, _)) = WORDS.iter().find(|(field, ..)| *field == change.field) else { continue };
         let of = |field: &str| changed.iter().find(|of| of.field == field).map(|of| of.after.as_str());
@@ -40,7 +40,7 @@ pub fn shell(verb: &str, group: &str, changed: &[Changed], revision: u64) -> Str
             },
             _ => change.after.clone(),
         };
-        text.push_str(&format!(" {flag} {}", quoted(&value, '\'')));
+        text.push_str(&format!(" {flag} {}", quoted(&value)));
     }
     if revision != 0 {
         text.push_str(&format!(" --expect-revision {revision}"));
@@ -77,13 +77,13 @@ pub fn sql(verb: &str, group: &str, changed: &[Changed]) -> String {
 }
 
 /// A word of the shell as it is, anything else in quotes.
-fn quoted(text: &str, quote: char) -> String {
+fn quoted(text: &str) -> String {
     let is_plain =
         |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/' | ':' | '@' | '%' | '+');
     if !text.is_empty() && text.chars().all(is_plain) {
         return text.to_owned();
     }
-    format!("{quote}{}{quote}", text.replace(quote, "'\\''"))
+    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 #[cfg(test)]

@@ -47,7 +47,8 @@ impl Live {
     }
 }
 
-fn second(now: Time) -> u64 {
+/// The second of a moment.
+pub(crate) fn second(now: Time) -> u64 {
     now.0 / MICRO.unsigned_abs()
 }
 

@@ -13,7 +13,6 @@ use tidegate_console::form::{CHECK, Effect, Form as Page, REVISION, Values};
 use tidegate_console::frame::FORM_KEY;
 use tidegate_console::link::Link;
 use tidegate_console::present::limit;
-use tidegate_core::units::Rate;
 use tidegate_proto::v1;
 use tidegate_proto::v1::step::Kind;
 
@@ -115,19 +114,14 @@ pub(super) async fn create(
         let base = v1::Group { name: name.to_owned(), ..v1::Group::default() };
         let group = match typed::definition(&base, &sent.values) {
             Ok(group) => group,
-            Err(faults) => return Ok(unsaved(visitor, None, &sent, Effect { faults, ..Effect::default() })),
+            Err(faults) => return Ok(unsaved(visitor, None, &sent, faults)),
         };
         if sent.only_checks {
             return Ok(checked(visitor, None, &sent, &effect(web, visitor, None, &group, 0)));
         }
         match web.service.definitions().create_group(&visitor.actor(), &group, false) {
             Ok(made) => Ok(reply::on_to(Link::group(&made.group.name))),
-            Err(error) => Ok(unsaved(
-                visitor,
-                None,
-                &sent,
-                Effect { faults: typed::faults(&error), ..Effect::default() },
-            )),
+            Err(error) => Ok(unsaved(visitor, None, &sent, typed::faults(&error))),
         }
     })
     .await
@@ -146,9 +140,7 @@ pub(super) async fn alter(
         let name = before.name.as_str();
         let group = match typed::definition(&before, &sent.values) {
             Ok(group) => group,
-            Err(faults) => {
-                return Ok(unsaved(visitor, Some(name), &sent, Effect { faults, ..Effect::default() }));
-            }
+            Err(faults) => return Ok(unsaved(visitor, Some(name), &sent, faults)),
         };
         if sent.only_checks {
             return Ok(checked(
@@ -166,19 +158,15 @@ pub(super) async fn alter(
         match web.service.definitions().alter_group(&visitor.actor(), &group, &mask, sent.revision) {
             Ok(_) => Ok(reply::on_to(Link::group(name))),
             Err(AdminError::Revision { .. }) => Ok(conflict(web, visitor, &before, &group, &sent)),
-            Err(error) => Ok(unsaved(
-                visitor,
-                Some(name),
-                &sent,
-                Effect { faults: typed::faults(&error), ..Effect::default() },
-            )),
+            Err(error) => Ok(unsaved(visitor, Some(name), &sent, typed::faults(&error))),
         }
     })
     .await
 }
 
 /// The form again, with what was typed and what is wrong with it.
-fn unsaved(visitor: &Visitor, group: Option<&str>, sent: &Sent, effect: Effect) -> Response {
+fn unsaved(visitor: &Visitor, group: Option<&str>, sent: &Sent, faults: Vec<(String, String)>) -> Response {
+    let effect = Effect { faults, ..Effect::default() };
     let page = form(visitor, group, &sent.values, sent.revision, Some(&effect), None);
     (StatusCode::BAD_REQUEST, page).into_response()
 }
@@ -246,10 +234,6 @@ fn effect(
     }
     let nothing = v1::Group::default();
     let changed = typed::changed(before.unwrap_or(&nothing), group);
-    let faults = applied.faults.iter().map(|fault| {
-        let field = fault.field.rsplit_once(".group.").map_or("", |(_, field)| field);
-        (field.to_owned(), fault.message.clone())
-    });
     let verb = if before.is_some() { "alter" } else { "create" };
     let is_empty = changed.is_empty();
     let words = |text: String| if is_empty { String::new() } else { text };
@@ -263,7 +247,7 @@ fn effect(
             .collect(),
     };
     Effect {
-        faults: faults.collect(),
+        faults: typed::of_steps(&applied.faults),
         warnings: applied.warnings,
         above: before.and_then(|before| above(web, visitor, before, group)),
         command: words(command::shell(verb, &group.name, &said, revision)),
@@ -292,6 +276,6 @@ fn above(web: &Web, visitor: &Visitor, before: &v1::Group, after: &v1::Group) ->
             *minutes.entry(bucket.start_s).or_default() += bucket.total();
         }
     }
-    let most = i128::from(Rate(lower.0).0) * 60;
+    let most = i128::from(lower.0) * 60;
     Some((minutes.values().filter(|used| **used > most).count(), minutes.len()))
 }

@@ -6,14 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tidegate_console::history::Bucket;
 use tidegate_console::present::{GroupNow, Present};
 use tidegate_console::samples::Sample;
-use tidegate_core::units::{MICRO, Rate};
+use tidegate_core::units::Rate;
 use tidegate_proto::v1;
 
 use super::Web;
 use super::visitor::Visitor;
+use crate::accounts::live::second;
 use crate::error::AdminError;
+use crate::grpc::statement_row;
 use crate::message;
-use crate::statements::StatementRow;
 
 /// Changes of a group that its page shows, and newest entries of the log among which they are looked for: a longer way
 /// back would make the page wait for the disk.
@@ -34,7 +35,7 @@ pub(super) struct Shared {
 }
 
 /// What was read last for a sight.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Read {
     /// The second in which it was.
     second: u64,
@@ -54,12 +55,12 @@ impl Web {
     /// All groups that this viewer sees, as they are in this second.
     pub(super) fn present(&self, visitor: &Visitor) -> Result<Arc<Present>, AdminError> {
         let sight = visitor.tenant().map(str::to_owned);
-        let second = second(self.service.clock().now().0);
+        let second = second(self.service.clock().now());
         // The lock is held while they are read: who comes meanwhile would read the same.
         let mut shared = self.shared.lock();
-        let known = shared.get(&sight).cloned().unwrap_or_default();
-        if known.second == second && !shared.is_empty() && shared.contains_key(&sight) {
-            return Ok(known.present);
+        let known = shared.get(&sight).cloned();
+        if let Some(known) = known.as_ref().filter(|known| known.second == second) {
+            return Ok(Arc::clone(&known.present));
         }
         shared.retain(|_, read| second.saturating_sub(read.second) < 60);
         let read = self.read(visitor, second, known)?;
@@ -68,12 +69,11 @@ impl Web {
         Ok(present)
     }
 
-    fn read(&self, visitor: &Visitor, second: u64, known: Read) -> Result<Read, AdminError> {
+    fn read(&self, visitor: &Visitor, second: u64, known: Option<Read>) -> Result<Read, AdminError> {
         let revision = self.service.status().revision;
-        let definitions = if known.revision == revision && !known.definitions.is_empty() {
-            known.definitions
-        } else {
-            Arc::new(self.definitions(visitor)?)
+        let definitions = match known.filter(|known| known.revision == revision) {
+            Some(known) => known.definitions,
+            None => Arc::new(self.definitions(visitor)?),
         };
         let mut groups: BTreeMap<&str, GroupNow> = definitions
             .iter()
@@ -167,7 +167,7 @@ impl Web {
         group: &str,
     ) -> Result<Vec<v1::StatementRow>, AdminError> {
         let statements = self.service.statements().seen_by(visitor.identity());
-        Ok(statements.list_statements(group, "ru", DEAREST)?.rows.iter().map(row).collect())
+        Ok(statements.list_statements(group, "ru", DEAREST)?.rows.iter().map(statement_row).collect())
     }
 
     /// Who is bound to a group.
@@ -187,13 +187,4 @@ impl Web {
             entries.into_iter().filter(|entry| entry.subject == group && entry.action.ends_with("group"));
         Ok(of.take(CHANGES).collect())
     }
-}
-
-/// A row of the statistics as a message.
-pub(super) fn row(row: &StatementRow) -> v1::StatementRow {
-    crate::grpc::statement_row(row)
-}
-
-fn second(micros: u64) -> u64 {
-    micros / MICRO.unsigned_abs()
 }

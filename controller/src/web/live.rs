@@ -19,6 +19,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use super::view::{Part, Shown, View};
 use super::visitor::Visitor;
 use super::{Web, reply};
+use crate::accounts::live::second;
 use crate::error::AdminError;
 use crate::identity::matrix::{Call, allows};
 
@@ -150,7 +151,7 @@ async fn follow(
 impl Web {
     /// The live part of a view, made once in a second.
     fn part(&self, visitor: &Visitor, view: &View, address: String) -> Result<Arc<str>, AdminError> {
-        let second = self.service.clock().now().0 / 1_000_000;
+        let second = second(self.service.clock().now());
         let viewer = &visitor.viewer;
         let key = (address, visitor.tenant().map(str::to_owned), viewer.may_see_all, viewer.may_change);
         // Held while it is made: who waits wants the same, or would wait for a processor.

@@ -16,8 +16,9 @@ use tidegate_cost_model::Field;
 
 use super::view::{Part, Shown, View};
 use super::visitor::Visitor;
-use super::{Web, gather, reply};
+use super::{Web, reply};
 use crate::error::AdminError;
+use crate::grpc::statement_row;
 
 /// Statements of a list, and entries of the log in a CSV.
 const STATEMENTS: u32 = 200;
@@ -80,7 +81,7 @@ pub(super) async fn statements(
         let order = ORDERS.iter().find(|(order, _)| *order == choice.sort).map_or("ru", |(order, _)| order);
         let calls = web.service.statements().seen_by(visitor.identity());
         let list = calls.find_statements(group, &choice.q, order, STATEMENTS)?;
-        let rows: Vec<_> = list.rows.iter().map(gather::row).collect();
+        let rows: Vec<_> = list.rows.iter().map(statement_row).collect();
         if choice.r#as == "csv" {
             return Ok(reply::csv("statements", statements::csv(&rows)));
         }
@@ -110,7 +111,7 @@ pub(super) async fn statement(
 ) -> Response {
     blocking(web, visitor, move |web, visitor| {
         let calls = web.service.statements().seen_by(visitor.identity());
-        let row = gather::row(&calls.statement(&group, &fingerprint)?);
+        let row = statement_row(&calls.statement(&group, &fingerprint)?);
         let (mut watches, mut runaways) = (Vec::new(), Vec::new());
         if visitor.viewer.may_see_all {
             watches = calls.watches(&row.group)?;

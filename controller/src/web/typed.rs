@@ -5,8 +5,8 @@ use tidegate_console::form::{Changed, Control, Input, Values};
 use tidegate_core::units::Span;
 use tidegate_proto::v1;
 
-use crate::definitions::group_fields::{Takes, differing, fields};
-use crate::error::AdminError;
+use crate::definitions::group_fields::{Field, Takes, differing, fields};
+use crate::error::{AdminError, Fault};
 use crate::quantity::{cut, parse_span};
 
 /// Characters of a text without a length of its own.
@@ -14,7 +14,7 @@ const USUAL: usize = 64;
 
 /// The fields of the form. A rule against runaways has a language of its own, and stays as it is.
 pub(super) fn inputs() -> Vec<Input> {
-    let input = |field: &'static crate::definitions::group_fields::Field| {
+    let input = |field: &'static Field| {
         let control = match field.takes {
             Takes::Rule => return None,
             Takes::Word(words) => Control::Choice(words),
@@ -33,7 +33,7 @@ pub(super) fn inputs() -> Vec<Input> {
 /// All fields with their values, for people.
 pub(super) fn shown(group: &v1::Group) -> Vec<(&'static str, String)> {
     let values = stored(group);
-    let value = |field: &'static crate::definitions::group_fields::Field| {
+    let value = |field: &'static Field| {
         let text = text(values.get(field.name), field.takes);
         // What was left open is shown by its word.
         if text.is_empty() { field.takes.open().unwrap_or_default().to_owned() } else { text }
@@ -117,15 +117,18 @@ pub(super) fn changed(before: &v1::Group, after: &v1::Group) -> Vec<Changed> {
 pub(super) fn faults(error: &AdminError) -> Vec<(String, String)> {
     match error {
         AdminError::Invalid { field, message } => vec![(field.clone(), message.clone())],
-        AdminError::Several { faults, .. } => {
-            let of = |fault: &crate::error::Fault| {
-                let field = fault.field.rsplit_once(".group.").map_or("", |(_, field)| field);
-                (field.to_owned(), fault.message.clone())
-            };
-            faults.iter().map(of).collect()
-        }
+        AdminError::Several { faults, .. } => of_steps(faults),
         other => vec![(String::new(), other.to_string())],
     }
+}
+
+/// The faults of a dry run, by the fields of the form.
+pub(super) fn of_steps(faults: &[Fault]) -> Vec<(String, String)> {
+    let of = |fault: &Fault| {
+        let field = fault.field.rsplit_once(".group.").map_or("", |(_, field)| field);
+        (field.to_owned(), fault.message.clone())
+    };
+    faults.iter().map(of).collect()
 }
 
 #[cfg(test)]
