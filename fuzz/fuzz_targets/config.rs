@@ -1,4 +1,4 @@
 //! The target `config`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| tidegate_tests::fuzz::run("config", input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| tidegate_properties::run("config", input));

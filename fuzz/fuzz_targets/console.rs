@@ -1,4 +1,4 @@
 //! The target `console`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| tidegate_tests::fuzz::run("console", input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| tidegate_properties::run("console", input));

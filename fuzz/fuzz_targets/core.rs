@@ -1,4 +1,4 @@
 //! The target `core`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| tidegate_tests::fuzz::run("core", input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| tidegate_properties::run("core", input));

@@ -1,4 +1,4 @@
 //! The target `fingerprint`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| tidegate_tests::fuzz::run("fingerprint", input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| tidegate_properties::run("fingerprint", input));

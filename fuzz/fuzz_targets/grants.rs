@@ -1,4 +1,4 @@
 //! The target `grants`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| tidegate_tests::fuzz::run("grants", input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| tidegate_properties::run("grants", input));

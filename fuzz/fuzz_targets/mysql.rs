@@ -1,4 +1,4 @@
 //! The target `mysql`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| tidegate_tests::fuzz::run("mysql", input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| tidegate_properties::run("mysql", input));

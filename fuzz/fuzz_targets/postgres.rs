@@ -1,4 +1,4 @@
 //! The target `postgres`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| tidegate_tests::fuzz::run("postgres", input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| tidegate_properties::run("postgres", input));

@@ -1,4 +1,4 @@
 //! The target `rest`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| tidegate_tests::fuzz::run("rest", input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| tidegate_properties::run("rest", input));

@@ -1,4 +1,4 @@
 //! The target `sql`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| tidegate_tests::fuzz::run("sql", input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| tidegate_properties::run("sql", input));

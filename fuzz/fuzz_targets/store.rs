@@ -1,4 +1,4 @@
 //! The target `store`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| tidegate_tests::fuzz::run("store", input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| tidegate_properties::run("store", input));

@@ -3,23 +3,29 @@
 use std::fmt::Write as _;
 
 /// The size of a picture, and where its data is, in pixels.
-pub(crate) struct Frame {
-    pub(crate) width: f64,
-    pub(crate) height: f64,
-    pub(crate) left: f64,
-    pub(crate) right: f64,
-    pub(crate) top: f64,
-    pub(crate) bottom: f64,
+pub struct Frame {
+    /// Of the picture.
+    pub width: f64,
+    /// Of the picture.
+    pub height: f64,
+    /// Beside the data.
+    pub left: f64,
+    /// Beside the data.
+    pub right: f64,
+    /// Above the data.
+    pub top: f64,
+    /// Below the data.
+    pub bottom: f64,
     /// The line on which the title stands.
-    pub(crate) title: f64,
+    pub title: f64,
 }
 
 /// A line of the grid: where, and its number.
-pub(crate) type Tick = (f64, String);
+pub type Tick = (f64, String);
 
 impl Frame {
     /// The begin of a picture, with its title.
-    pub(crate) fn open(&self, title: &str) -> String {
+    pub fn open(&self, title: &str) -> String {
         let Self { width, height, left, title: line, .. } = self;
         let title = escaped(title);
         format!(
@@ -32,7 +38,7 @@ impl Frame {
     }
 
     /// The grid, and the names of the horizontal and of the vertical axis.
-    pub(crate) fn axes(
+    pub fn axes(
         &self,
         svg: &mut String,
         across: impl Iterator<Item = Tick>,
@@ -72,12 +78,12 @@ impl Frame {
 }
 
 /// A text inside HTML or SVG.
-pub(crate) fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// Digits in groups of three: 12,345.
-pub(crate) fn grouped(digits: &str) -> String {
+pub fn grouped(digits: &str) -> String {
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
         if index > 0 && (digits.len() - index).is_multiple_of(3) {

@@ -7,7 +7,7 @@ use tidegate_lab::arrangements::measures::Measures;
 use tidegate_lab::arrangements::workload::scenario;
 use tidegate_lab::arrangements::{Arrangement, Settings, run};
 use tidegate_lab::comparison::system::Run;
-use tidegate_tests::sim::log::Entry;
+use tidegate_sim::log::Entry;
 
 /// A fifth of the lab's own rate, which is quicker, and away for less.
 fn small() -> Settings {

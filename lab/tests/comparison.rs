@@ -9,8 +9,8 @@ use tidegate_lab::comparison::measures::Measures;
 use tidegate_lab::comparison::scenario::Scenario;
 use tidegate_lab::comparison::system::{Run, System};
 use tidegate_lab::comparison::{figure, marks, scenarios, table};
-use tidegate_tests::sim::load::Pattern;
-use tidegate_tests::sim::log::Entry;
+use tidegate_sim::load::Pattern;
+use tidegate_sim::log::Entry;
 
 fn scenario(name: &str, seconds: u64) -> Scenario {
     let mut scenario =

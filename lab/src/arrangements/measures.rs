@@ -10,7 +10,7 @@ use super::{Settings, at};
 use crate::comparison::measures::{float, ru};
 use crate::comparison::scenario::Scenario;
 use crate::comparison::system::Run;
-use tidegate_tests::sim::log::Entry;
+use tidegate_sim::log::Entry;
 
 /// What the columns mean.
 pub(super) const EXPLAINED: &str = "over: RU above rate * window in the worst window, in bursts B of one second of the rate: up to 1.00 is within rate * \

@@ -6,8 +6,8 @@ use tidegate_core::units::{Span, Time};
 use super::{Settings, at};
 use crate::comparison::caps::Caps;
 use crate::comparison::scenario::{Change, Scenario};
-use tidegate_tests::sim::load::{Load, Pattern};
-use tidegate_tests::sim::settling::Settling;
+use tidegate_sim::load::{Load, Pattern};
+use tidegate_sim::settling::Settling;
 
 /// Demand is below the cap until then.
 pub(super) const BUSY: Time = at(20);

@@ -9,7 +9,7 @@ use super::caps::Caps;
 use super::recovery;
 use super::scenario::Scenario;
 use super::system::Run;
-use tidegate_tests::sim::log::Entry;
+use tidegate_sim::log::Entry;
 
 /// A whole number as a float.
 #[expect(clippy::cast_precision_loss, reason = "four digits are shown")]

@@ -8,7 +8,7 @@ use tidegate_core::units::Span;
 
 use super::measures::float;
 use super::scenario::Shift;
-use tidegate_tests::sim::log::{Entry, Log};
+use tidegate_sim::log::{Entry, Log};
 
 const BIN: Span = Span::millis(100);
 /// Bins over which it must stay so.

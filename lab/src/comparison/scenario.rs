@@ -3,7 +3,7 @@
 use tidegate_core::units::{Span, Time};
 
 use super::caps::Caps;
-use tidegate_tests::sim::load::Load;
+use tidegate_sim::load::Load;
 
 /// The seed of all runs.
 pub const SEED: u64 = 1;

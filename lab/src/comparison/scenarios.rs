@@ -8,8 +8,8 @@ use tidegate_core::units::{Span, Time};
 
 use super::caps::Caps;
 use super::scenario::{Change, DELAY, Scenario, Shift, Stretch};
-use tidegate_tests::sim::load::{Load, Pattern};
-use tidegate_tests::sim::settling::Settling;
+use tidegate_sim::load::{Load, Pattern};
+use tidegate_sim::settling::Settling;
 
 const RATE: u64 = 10_000;
 /// One way, where the centre is far away.

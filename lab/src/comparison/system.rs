@@ -10,10 +10,10 @@ use crate::rivals::cockroach::Cockroach;
 use crate::rivals::doorman::Doorman;
 use crate::rivals::ideal::Ideal;
 use crate::rivals::pd::Pd;
-use tidegate_tests::sim::disk::Death;
-use tidegate_tests::sim::log::Log;
-use tidegate_tests::sim::random::Random;
-use tidegate_tests::sim::world::World;
+use tidegate_sim::disk::Death;
+use tidegate_sim::log::Log;
+use tidegate_sim::random::Random;
+use tidegate_sim::world::World;
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

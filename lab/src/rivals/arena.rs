@@ -8,9 +8,9 @@ use tidegate_core::units::{Ru, Span, Time};
 
 use super::number::ru;
 use super::{Acts, Operation, Rival};
-use tidegate_tests::sim::load::{Arrival, Arrivals, Load, Pattern};
-use tidegate_tests::sim::log::{Entry, Log};
-use tidegate_tests::sim::random::Random;
+use tidegate_sim::load::{Arrival, Arrivals, Load, Pattern};
+use tidegate_sim::log::{Entry, Log};
+use tidegate_sim::random::Random;
 
 enum Event<Ask, Answer> {
     Arrival { load: usize, node: usize },

@@ -10,7 +10,7 @@ use tidegate_core::units::{Span, Time};
 use super::number::{between, seconds, span};
 use super::queue::Queue;
 use super::{Acts, Operation, Rival};
-use tidegate_tests::sim::random::Random;
+use tidegate_sim::random::Random;
 
 /// How long a grant is meant to last.
 const PERIOD: Span = Span::secs(10);

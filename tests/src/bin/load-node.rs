@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tidegate_client::{Client, Refused, Ru, RuParts};
+use tidegate_sim::random::Random;
 use tidegate_tests::process::finding::found;
 use tidegate_tests::process::load::Work;
 use tidegate_tests::process::log::{Log, MachineClock, Operation, machine_micros};
-use tidegate_tests::sim::random::Random;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::sim::random::Random;
+use tidegate_sim::random::Random;
 
 /// Small operations cost this many micro-RU: 0.1 to 3 RU.
 const SMALL: (u64, u64) = (100_000, 3_000_000);

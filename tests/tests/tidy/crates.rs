@@ -35,12 +35,26 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
             ],
         ),
         ("test-servers", &[]),
+        ("sim", &["controller", "core", "proto"]),
+        ("lab", &["core", "sim"]),
+        ("properties", &["controller", "core", "cost-model", "gateway", "proto", "sql", "tls"]),
+        ("fuzz", &["properties"]),
+        ("tests", &["client", "core", "proto", "sim", "test-servers"]),
         (
-            "tests",
-            &["client", "controller", "core", "cost-model", "gateway", "proto", "sql", "test-servers", "tls"],
+            "bench",
+            &[
+                "client",
+                "controller",
+                "core",
+                "cost-model",
+                "lab",
+                "proto",
+                "sim",
+                "test-servers",
+                "tests",
+                "tls",
+            ],
         ),
-        ("lab", &["client", "controller", "core", "cost-model", "proto", "test-servers", "tests", "tls"]),
-        ("fuzz", &["tests"]),
     ])
 }
 
@@ -49,10 +63,21 @@ fn dependencies(name: &str) -> Vec<String> {
 }
 
 fn listed(name: &str, section: &str) -> Vec<String> {
+    table(name, section).into_iter().map(|(used, _)| used).collect()
+}
+
+/// Our crates that it asks features of.
+fn with_features(name: &str, section: &str) -> Vec<String> {
+    let asks = |said: &toml::Value| said.get("features").is_some();
+    let ours =
+        table(name, section).into_iter().filter(|(used, said)| used.starts_with("tidegate-") && asks(said));
+    ours.map(|(used, _)| used).collect()
+}
+
+fn table(name: &str, section: &str) -> toml::Table {
     let text = fs::read_to_string(root().join(name).join("Cargo.toml")).unwrap();
     let manifest: toml::Table = text.parse().unwrap();
-    let table = manifest.get(section).and_then(toml::Value::as_table);
-    table.map(|table| table.keys().cloned().collect()).unwrap_or_default()
+    manifest.get(section).and_then(toml::Value::as_table).cloned().unwrap_or_default()
 }
 
 #[test]
@@ -69,7 +94,7 @@ fn a_crate_uses_what_stands_below_it() {
 
 #[test]
 fn the_tests_of_a_crate_need_none_that_stands_above_it() {
-    let above = ["tidegate-tests", "tidegate-lab"];
+    let above = ["tidegate-tests", "tidegate-lab", "tidegate-bench", "tidegate-properties"];
     for name in CRATES {
         let used = listed(name, "dev-dependencies");
         let found = used.iter().find(|used| above.contains(&used.as_str()));
@@ -77,24 +102,17 @@ fn the_tests_of_a_crate_need_none_that_stands_above_it() {
     }
 }
 
+/// A feature that one crate asks of another changes what the other is for all that are built beside it: the command would be
+/// built once more for each set of programs, and could carry what is there for tests.
 #[test]
-fn the_command_carries_no_tests_and_no_benchmarks() {
-    let read = |path: &str| -> toml::Table {
-        fs::read_to_string(root().join(path).join("Cargo.toml")).unwrap().parse().unwrap()
-    };
-    let workspace = read(".");
-    for name in ["tidegate-lab", "tidegate-tests"] {
-        let dependency = &workspace["workspace"]["dependencies"][name];
-        assert_eq!(
-            dependency["default-features"].as_bool(),
-            Some(false),
-            "{name}: bare unless asked otherwise"
-        );
-    }
-    assert!(read("cli")["dependencies"]["tidegate-lab"].get("features").is_none(), "cli takes the bare lab");
-    for (name, carried) in [("lab", "test-servers"), ("tests", "test-servers"), ("tests", "gateway")] {
-        let dependency = &read(name)["dependencies"][&format!("tidegate-{carried}")];
-        assert_eq!(dependency["optional"].as_bool(), Some(true), "{name} needs {carried} behind a feature");
+fn a_crate_asks_features_of_ours_only_for_tests_and_properties() {
+    for name in CRATES.iter().filter(|name| **name != "properties") {
+        for used in with_features(name, "dependencies") {
+            assert!(
+                used == "tidegate-proto",
+                "{name} asks features of {used}: give them a crate of their own"
+            );
+        }
     }
 }
 

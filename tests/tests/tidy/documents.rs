@@ -94,7 +94,7 @@ fn options(text: &str) -> impl Iterator<Item = &str> {
 #[test]
 fn options_of_the_documents_exist() {
     // A field of the command line is its option's name; scripts compare with theirs, and pass cargo's on.
-    let programs: String = ["cli/src", "lab/src/bin", "tests/src/bin"]
+    let programs: String = ["bench/src/bin", "cli/src", "lab/src/bin", "sim/src/bin", "tests/src/bin"]
         .iter()
         .flat_map(|folder| files(folder, ".rs"))
         .map(|file| file.text)

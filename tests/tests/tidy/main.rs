@@ -18,7 +18,8 @@ fn root() -> PathBuf {
 }
 
 /// Folders of the repository that are crates, the names of ARCHITECTURE.md.
-const CRATES: [&str; 16] = [
+const CRATES: [&str; 19] = [
+    "bench",
     "cli",
     "client",
     "console",
@@ -30,7 +31,9 @@ const CRATES: [&str; 16] = [
     "gateway",
     "lab",
     "listener",
+    "properties",
     "proto",
+    "sim",
     "sql",
     "test-servers",
     "tests",

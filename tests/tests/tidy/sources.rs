@@ -80,8 +80,8 @@ const LONGER_FUNCTIONS: [(&str, &str); 3] = [
         "core/src/decide.rs decide",
         "the grant decision, whose parts each have a name; its order is what matters",
     ),
-    ("tests/src/sim/script.rs command", "a list of commands"),
-    ("tests/src/sim/world.rs handle", "a list of events"),
+    ("sim/src/script.rs command", "a list of commands"),
+    ("sim/src/world.rs handle", "a list of events"),
 ];
 
 /// The functions of a file and their lines of code: from `fn` to the brace that closes it, in its own column.

@@ -20,7 +20,7 @@ use super::console::{Console, Reply};
 use super::things::Things;
 use super::{GROUP_TTL, LEASE_US, MOVING, MOVING_RATES};
 use crate::process::log::machine_micros;
-use crate::sim::random::Random;
+use tidegate_sim::random::Random;
 
 /// Rows in one page of a list.
 const PAGE: u32 = 1_000;

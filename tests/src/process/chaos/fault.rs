@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::sim::random::Random;
+use tidegate_sim::random::Random;
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -10,7 +10,7 @@ use super::tally::Tally;
 use super::{Loaded, MOVING, NODES, TTL_US};
 use crate::process::cluster::Cluster;
 use crate::process::log::{CLOCK_ERROR_US, Life, Operation};
-use crate::sim::measure::Waits;
+use tidegate_sim::measure::Waits;
 
 /// How far times of two processes may be apart, in microseconds: both clocks' errors, and whole microseconds.
 pub const APART_US: u64 = 2 * (CLOCK_ERROR_US + 1);

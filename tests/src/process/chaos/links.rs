@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::fault::Fault;
 use crate::process::proxy::{Proxy, Weather};
-use crate::sim::random::Random;
+use tidegate_sim::random::Random;
 
 /// How long a link is late or slow, in milliseconds.
 const SPELL_MS: (u64, u64) = (300, 3_000);

@@ -15,7 +15,7 @@ use crate::process::child::Process;
 use crate::process::cluster::{Cluster, ended_as_asked};
 use crate::process::error::{ClusterError, PATIENCE, io};
 use crate::process::log::machine_micros;
-use crate::sim::random::Random;
+use tidegate_sim::random::Random;
 
 /// The state of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use crate::process::chaos::{NODES, TTL_US, links};
 use crate::process::child::Process;
 use crate::process::error::ClusterError;
 use crate::process::log::machine_micros;
-use crate::sim::random::Random;
+use tidegate_sim::random::Random;
 
 /// Short stops, in milliseconds: less than a lease.
 const SHORT_MS: (u64, u64) = (20, 300);
