@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::definitions::bindings::Principal;
 use crate::definitions::cost_tables::Roles;
 use crate::definitions::definition::Definition;
-use crate::identity::tokens::StoredTokens;
+use crate::identity::tokens::{EarlierTokens, StoredToken, Tokens};
 use crate::leasing::clients::StoredClient;
 use crate::leasing::lineage::Lineage;
 use crate::leasing::proof::KEY_BYTES;
@@ -194,6 +194,13 @@ impl Seen {
                 u64_of(table, key)?;
                 Runaway::load(&json(table, value)?).map_err(|error| bad(table, &error.to_string()))?;
             }
+            Table::Tokens => {
+                let (id, token): (_, StoredToken) = (u64_of(table, key)?, json(table, value)?);
+                if token.id() != id {
+                    return Err(bad(table, &format!("token {} has the key of another", token.id())));
+                }
+                Tokens::load(u64::MAX, [token]).map_err(|reason| bad(table, &reason))?;
+            }
             Table::Quotas => {
                 StoredWindow::load(value)?;
                 checked.leftover += u64::from(!self.groups.contains_key(&group_of(table, key)?));
@@ -312,7 +319,7 @@ fn meta(checked: &mut Checked, key: &[u8], value: &[u8]) -> Result<(), StoreErro
         }
         META_COST_ROLES => drop(json::<Roles>(table, value)?),
         META_TOKENS => {
-            json::<StoredTokens>(table, value)?.check().map_err(|reason| bad(table, &reason))?;
+            json::<EarlierTokens>(table, value)?.check().map_err(|reason| bad(table, &reason))?;
         }
         META_COMMIT => last_commit_of(value)?,
         _ => drop(number(value)?),

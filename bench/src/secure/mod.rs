@@ -33,7 +33,7 @@ const WINDOW: usize = 16;
 /// Handshakes under way at a time.
 const AT_ONCE: usize = 16;
 /// Tokens of the controller: as many as it takes.
-const TOKENS: usize = 1_000;
+const TOKENS: usize = 10_000;
 /// Time for a connection.
 const WITHIN: Duration = Duration::from_secs(20);
 

@@ -128,8 +128,17 @@ async fn create(args: CreateArgs, global: &Global) -> Result<(), CliError> {
 }
 
 async fn list(admin: &Admin) -> Result<Vec<v1::Token>, CliError> {
-    let reply = admin.calls().list_tokens(v1::ListTokensRequest {}).await.map_err(admin.failed())?;
-    Ok(reply.into_inner().tokens)
+    let (mut tokens, mut after) = (Vec::new(), 0);
+    loop {
+        let request = v1::ListTokensRequest { after, limit: 0 };
+        let page = admin.calls().list_tokens(request).await.map_err(admin.failed())?.into_inner();
+        tokens.extend(page.tokens);
+        // A page that does not go on would be asked for without an end.
+        if page.next_after <= after {
+            return Ok(tokens);
+        }
+        after = page.next_after;
+    }
 }
 
 impl Shown for Vec<v1::Token> {

@@ -17,14 +17,14 @@ use crate::definitions::bindings::Principal;
 use crate::definitions::cost_tables::CostTables;
 use crate::definitions::definition::Definition;
 use crate::error::AdminError;
-use crate::identity::tokens::StoredTokens;
+use crate::identity::tokens::StoredToken;
 use crate::limits::{MAX_EVENT_PARTS, MAX_NAMES_LISTED};
 use crate::name::GroupName;
 use crate::service::{Event, EventKind, Rebound, State};
 use crate::statements::watches::Watch;
 use crate::store::records::{
-    META_COST_ROLES, META_LONGEST_TTL, META_NEXT_CLIENT, META_NEXT_GROUP, META_NEXT_WATCH, META_REVISION,
-    META_TOKENS, StoredBinding, consumption, group_key, group_row, put_json, put_number, retired_keys,
+    META_COST_ROLES, META_LONGEST_TTL, META_NEXT_CLIENT, META_NEXT_GROUP, META_NEXT_TOKEN, META_NEXT_WATCH,
+    META_REVISION, StoredBinding, consumption, group_key, group_row, put_json, put_number, retired_keys,
     retired_of, u64_key,
 };
 use crate::store::{Batch, StoreError, Table, Write};
@@ -39,7 +39,8 @@ pub(crate) enum Edit {
     Costs(Arc<CostTables>),
     PutWatch(Box<Watch>),
     RemoveWatches(Vec<u64>),
-    Tokens(StoredTokens),
+    PutToken(Box<StoredToken>),
+    RemoveToken(u64),
     /// Nothing but the audit entry.
     Note,
 }
@@ -229,7 +230,12 @@ impl State {
             Edit::RemoveWatches(ids) => {
                 batch.extend(ids.iter().map(|id| Write::Delete(Table::Watches, u64_key(*id))));
             }
-            Edit::Tokens(row) => batch.push(put_json(Table::Meta, META_TOKENS.to_vec(), row)?),
+            Edit::PutToken(token) => {
+                batch.push(put_json(Table::Tokens, u64_key(token.id()), token)?);
+                let next = self.tokens.next_id().max(token.id().saturating_add(1));
+                batch.push(put_number(META_NEXT_TOKEN, next));
+            }
+            Edit::RemoveToken(id) => batch.push(Write::Delete(Table::Tokens, u64_key(*id))),
             Edit::Note => {}
         }
         Ok(())
@@ -314,7 +320,8 @@ impl State {
                 told || name.is_some_and(|name| self.convictions.watches().of_group(name).next().is_some())
             }
             Edit::PutWatch(_) | Edit::RemoveWatches(_) => true,
-            Edit::Bind(..) | Edit::Unbind(_) | Edit::Costs(_) | Edit::Tokens(_) | Edit::Note => false,
+            Edit::Bind(..) | Edit::Unbind(_) | Edit::Costs(_) => false,
+            Edit::PutToken(_) | Edit::RemoveToken(_) | Edit::Note => false,
         }
     }
 
@@ -360,7 +367,8 @@ impl State {
             Edit::Costs(tables) => self.definitions.costs = tables,
             Edit::PutWatch(watch) => self.convictions.put(*watch),
             Edit::RemoveWatches(ids) => ids.into_iter().for_each(|id| self.convictions.remove(id)),
-            Edit::Tokens(row) => self.tokens.replace(row).map_err(AdminError::Internal)?,
+            Edit::PutToken(token) => self.tokens.put(*token).map_err(AdminError::Internal)?,
+            Edit::RemoveToken(id) => self.tokens.remove(id),
             Edit::Note => {}
         }
         Ok(())
@@ -389,7 +397,9 @@ fn kinds(state: &State, edits: &[Edit]) -> Vec<EventKind> {
             Edit::Unbind(principal) => kinds.push(bound(principal, None)),
             Edit::Costs(tables) => kinds.push(EventKind::Costs(Arc::clone(tables))),
             // Gateways get these by the rules' stream.
-            Edit::PutWatch(_) | Edit::RemoveWatches(_) | Edit::Tokens(_) | Edit::Note => {}
+            Edit::PutWatch(_) | Edit::RemoveWatches(_) => {}
+            // Nor does anybody learn of these.
+            Edit::PutToken(_) | Edit::RemoveToken(_) | Edit::Note => {}
         }
     }
     if !groups.is_empty() {

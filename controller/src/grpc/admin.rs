@@ -11,7 +11,6 @@ use super::{Stopping, actor, admin_status, backup, blocking, by, check_given, co
 use crate::definitions::bindings::Principal;
 use crate::error::AdminError;
 use crate::identity::guard;
-use crate::identity::tokens::StoredToken;
 use crate::message;
 use crate::quantity::{rate_text, total_text};
 use crate::service::{Service, UsageRow};
@@ -265,10 +264,10 @@ impl Admin for AdminAdapter {
 
     async fn list_tokens(
         &self,
-        _: Request<v1::ListTokensRequest>,
+        request: Request<v1::ListTokensRequest>,
     ) -> Result<Response<v1::ListTokensReply>, Status> {
-        let tokens = self.service.tokens().list();
-        reply(v1::ListTokensReply { tokens: tokens.iter().map(StoredToken::message).collect() })
+        let v1::ListTokensRequest { after, limit } = request.into_inner();
+        reply(self.service.tokens().list(after, limit).map_err(admin_status)?)
     }
 
     async fn revoke_token(

@@ -9,6 +9,7 @@ use std::sync::Mutex;
 use tidegate_proto::v1;
 
 use super::Role;
+use super::tokens::StoredToken;
 use crate::definitions::audit::Actor;
 use crate::error::AdminError;
 use crate::service::Service;
@@ -41,28 +42,25 @@ impl FirstToken {
     }
 
     fn settle(&self, service: &Service) -> Result<(), AdminError> {
-        let unix_ms = service.clock().unix_ms();
-        let tokens: Vec<v1::Token> = service.tokens().list().iter().map(|token| token.message()).collect();
-        let in_force = |token: &&v1::Token| token.expires_unix_ms == 0 || token.expires_unix_ms > unix_ms;
-        let mut admins = tokens.iter().filter(in_force).filter(|token| token.role == Role::Admin.name());
-        let has_another = admins.clone().any(|token| token.name != FIRST);
-        let first = admins.find(|token| token.name == FIRST);
+        let admins = service.tokens().admins();
+        let has_another = admins.iter().any(|token| token.name() != FIRST);
+        let first = admins.iter().find(|token| token.name() == FIRST).map(StoredToken::id);
         let actor = Actor::new(None, "the controller");
         let mut made = self.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         match first {
             Some(first) if has_another => {
-                service.tokens().revoke(&actor, first.id, false)?;
+                service.tokens().revoke(&actor, first, false)?;
                 *made = None;
                 self.remove();
             }
             None if !has_another => *made = Some(self.make(service, &actor)?),
             // It is of an earlier start, whose file may be gone.
-            Some(first) if *made != Some(first.id) && !self.path.exists() => {
-                service.tokens().revoke(&actor, first.id, true)?;
+            Some(first) if *made != Some(first) && !self.path.exists() => {
+                service.tokens().revoke(&actor, first, true)?;
                 *made = Some(self.make(service, &actor)?);
             }
-            Some(first) if *made != Some(first.id) => {
-                *made = Some(first.id);
+            Some(first) if *made != Some(first) => {
+                *made = Some(first);
                 self.say();
             }
             _ => {}
@@ -85,7 +83,7 @@ impl FirstToken {
                 tracing::error!(%error, "the first token of an admin is lost: start again once it can be written")
             }
         }
-        Ok(token.message().id)
+        Ok(token.id())
     }
 
     fn say(&self) {

@@ -3,11 +3,13 @@
 //! The identity of a caller is taken once per connection, from the certificate that the handshake verified, and travels
 //! with each request. `rules` makes it of the names in the certificate; `matrix` says which calls a role may make;
 //! `provider` makes an identity of a JWT, `tokens` of a token; `guard` puts all of it before the handlers of each
-//! listener; `sight` says what a tenant sees of the answers, `narrowed` what a node is sent of the bindings. While authentication is off, nothing here is asked.
+//! listener; `sight` says what a tenant sees of the answers, `narrowed` what a node is sent of the bindings.
+//! While authentication is off, nothing here is asked.
 
 mod caller;
 mod first_token;
 pub mod guard;
+mod load;
 pub mod matrix;
 mod narrowed;
 mod parts;
@@ -20,6 +22,7 @@ pub mod tokens;
 
 pub use caller::{Identity, Kind, Scope};
 pub(crate) use first_token::FirstToken;
+pub(crate) use load::load_tokens;
 pub(crate) use narrowed::Narrowed;
 pub use parts::PartError;
 pub use role::Role;

@@ -3,10 +3,12 @@
 use tidegate_proto::v1;
 
 use super::first_token::FIRST;
-use super::tokens::{Secret, Shown, StoredToken, StoredTokens};
+use super::tokens::{Secret, Shown, StoredToken};
+use crate::answers::page_limit;
 use crate::definitions::audit::{Actor, Change};
 use crate::definitions::change::{Edit, Plan};
 use crate::error::AdminError;
+use crate::limits::MAX_PAGE;
 use crate::service::Service;
 
 /// The calls of adapters.
@@ -42,23 +44,37 @@ impl<'s> TokenCalls<'s> {
     ) -> Result<(StoredToken, Secret), AdminError> {
         let unix_ms = self.service.clock().unix_ms();
         self.service.definitions().change(actor, |state| {
-            let (row, token, secret) = state.tokens.row().fresh(unix_ms).with(unix_ms, wish)?;
+            let (token, secret) = state.tokens.wished(unix_ms, wish)?;
             let change = Change { after: text(&token)?, ..noted("create token", &token) };
-            Ok(Plan { edits: vec![Edit::Tokens(row)], changes: vec![change], reply: (token, secret) })
+            let over = state.tokens.over(unix_ms).map(Edit::RemoveToken);
+            let edits = over.chain([Edit::PutToken(Box::new(token.clone()))]).collect();
+            Ok(Plan { edits, changes: vec![change], reply: (token, secret) })
         })
     }
 
-    /// All tokens, in order.
-    pub fn list(&self) -> Vec<StoredToken> {
-        self.service.lock().tokens.all().cloned().collect()
+    /// Tokens after an id, in order; at most `limit`, where 0 is as many as a page may have.
+    pub fn list(&self, after: u64, limit: u32) -> Result<v1::ListTokensReply, AdminError> {
+        let limit = page_limit(limit, MAX_PAGE, MAX_PAGE)?;
+        let state = self.service.lock();
+        let mut rest = state.tokens.after(after).peekable();
+        let tokens: Vec<v1::Token> = rest.by_ref().take(limit).map(StoredToken::message).collect();
+        let next_after = rest.peek().and(tokens.last()).map_or(0, |token| token.id);
+        Ok(v1::ListTokensReply { tokens, next_after })
+    }
+
+    /// Tokens of admins that are not over.
+    pub(super) fn admins(&self) -> Vec<StoredToken> {
+        let unix_ms = self.service.clock().unix_ms();
+        self.service.lock().tokens.admins(unix_ms).cloned().collect()
     }
 
     /// Ends a token: who shows it is cut off.
     pub fn revoke(&self, actor: &Actor, id: u64, force: bool) -> Result<StoredToken, AdminError> {
+        let unix_ms = self.service.clock().unix_ms();
         self.service.definitions().change(actor, |state| {
-            let (row, token) = state.tokens.row().without(id, force)?;
+            let token = state.tokens.removable(unix_ms, id, force)?;
             let change = Change { before: text(&token)?, ..noted("revoke token", &token) };
-            Ok(Plan { edits: vec![Edit::Tokens(row)], changes: vec![change], reply: token })
+            Ok(Plan { edits: vec![Edit::RemoveToken(id)], changes: vec![change], reply: token })
         })
     }
 
@@ -72,11 +88,6 @@ impl<'s> TokenCalls<'s> {
     pub fn expire(&self) {
         let unix_ms = self.service.clock().unix_ms();
         self.service.lock().tokens.expire(unix_ms);
-    }
-
-    /// The row of the store.
-    pub fn row(&self) -> StoredTokens {
-        self.service.lock().tokens.row()
     }
 }
 

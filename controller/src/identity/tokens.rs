@@ -1,11 +1,12 @@
 //! Tokens: secrets that the controller makes, and knows by their hashes.
 //!
 //! A token is `tdg_`, its id, a full stop and 64 hexadecimal digits of a secret of 256 random bits. Only the SHA-256 of
-//! the whole is kept, in the store's single values; the text leaves the controller once, in the answer that makes it.
-//! Time is Unix milliseconds, and an end of 0 is none.
+//! the whole is kept, in a row of the store for each token; the text leaves the controller once, in the answer that makes
+//! it. Time is Unix milliseconds, and an end of 0 is none.
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Bound;
 
 use rand::TryRng as _;
 use rand::rngs::SysRng;
@@ -25,11 +26,11 @@ const PREFIX: &str = "tdg_";
 const SECRET_BYTES: usize = 32;
 /// Longest text that is looked at as a token: the prefix, an id, a full stop and the digits.
 const MOST_TEXT: usize = 96;
-/// Tokens at a time: people, programs and nodes. They are one row of the store, which each change writes; half of it is
-/// less than a company with a token for each pipeline has, twice of it writes half a megabyte.
-pub const MAX_TOKENS: usize = 1_000;
+/// Tokens at a time: people, programs and nodes. Half of it is less than a large fleet has nodes; twice of it is more than
+/// anybody revokes by hand.
+pub const MAX_TOKENS: usize = 10_000;
 /// Groups of one token. Half of it is less than a service with a group for each of its endpoints has; with twice of it,
-/// the row of all tokens could pass two megabytes.
+/// a page of tokens could pass two megabytes.
 pub(crate) const MAX_GROUPS: usize = 16;
 /// Longest time until a token's end: one that is to live for longer has none.
 pub(crate) const MAX_TTL_MS: u64 = 10 * 366 * 86_400_000;
@@ -69,11 +70,11 @@ pub struct StoredToken {
     hash: String,
 }
 
-/// All tokens, in the shape of their row.
+/// All tokens in one row, as earlier versions stored them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoredTokens {
-    next_id: u64,
-    tokens: Vec<StoredToken>,
+pub struct EarlierTokens {
+    pub(crate) next_id: u64,
+    pub(crate) tokens: Vec<StoredToken>,
 }
 
 /// A token that is in force.
@@ -102,6 +103,16 @@ pub struct Shown {
 }
 
 impl StoredToken {
+    /// Its number.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Whose it is.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// What is told of it.
     pub fn message(&self) -> v1::Token {
         v1::Token {
@@ -133,28 +144,59 @@ impl StoredToken {
     }
 }
 
-impl StoredTokens {
+impl EarlierTokens {
     /// Checks the row.
     ///
     /// # Errors
     /// No controller can have written it.
-    pub fn check(&self) -> Result<(), String> {
-        let tokens = Tokens::of(self.clone())?;
-        match tokens.live.len() == self.tokens.len() && tokens.live.keys().all(|id| *id < self.next_id) {
-            true => Ok(()),
-            false => Err("two tokens have one id, or one has an id that is yet to come".to_owned()),
-        }
+    pub fn check(self) -> Result<(), String> {
+        Tokens::load(self.next_id, self.tokens).map(drop)
     }
+}
 
-    /// The row with one more token, which lives for so long (0: without an end), and its text.
+impl Tokens {
+    /// The tokens of a store, and the id of the next one.
     ///
     /// # Errors
-    /// A part is malformed, or there are too many.
-    pub fn with(
+    /// No controller can have written them.
+    pub(crate) fn load(next_id: u64, stored: impl IntoIterator<Item = StoredToken>) -> Result<Self, String> {
+        let mut tokens = Self { next_id, live: BTreeMap::new() };
+        for token in stored {
+            let id = token.id;
+            if id >= next_id {
+                return Err(format!("token {id} has an id that is yet to come"));
+            }
+            if tokens.live.insert(id, token.live()?).is_some() {
+                return Err(format!("two tokens have the id {id}"));
+            }
+        }
+        Ok(tokens)
+    }
+
+    /// Whether there is one of this id.
+    pub(crate) fn has(&self, id: u64) -> bool {
+        self.live.contains_key(&id)
+    }
+
+    /// No token made from here on has an id below this one.
+    pub(crate) fn skip_to(&mut self, next_id: u64) {
+        self.next_id = self.next_id.max(next_id);
+    }
+
+    /// The id of the next token.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.next_id.max(1)
+    }
+
+    /// The token that is wished for, and its text. It lives for so long (0: without an end).
+    ///
+    /// # Errors
+    /// A part is malformed, or there are too many, besides those that are over.
+    pub(crate) fn wished(
         &self,
         unix_ms: u64,
         wish: &v1::CreateTokenRequest,
-    ) -> Result<(Self, StoredToken, Secret), AdminError> {
+    ) -> Result<(StoredToken, Secret), AdminError> {
         let ttl_ms = wish.ttl_us.div_ceil(1_000);
         if ttl_ms > MAX_TTL_MS {
             return Err(AdminError::invalid(
@@ -166,10 +208,10 @@ impl StoredTokens {
             let message = format!("{} are too many: at most {MAX_GROUPS}", wish.groups.len());
             return Err(AdminError::invalid("groups", message));
         }
-        if self.tokens.len() >= MAX_TOKENS {
+        if self.live.len().saturating_sub(self.over(unix_ms).count()) >= MAX_TOKENS {
             return Err(AdminError::Full { what: "tokens", limit: MAX_TOKENS });
         }
-        let id = self.next_id.max(1);
+        let id = self.next_id();
         let secret = secret(id).map_err(|error| AdminError::Internal(format!("no random bits: {error}")))?;
         let mut stored = StoredToken {
             id,
@@ -184,63 +226,53 @@ impl StoredTokens {
         let identity = stored.identity().map_err(|error| AdminError::invalid(error.field(), error))?;
         stored.groups =
             identity.scope.iter().flat_map(|groups| groups.iter()).map(ToString::to_string).collect();
-        let tokens = self.tokens.iter().cloned().chain([stored.clone()]).collect();
-        Ok((Self { next_id: id.saturating_add(1), tokens }, stored, secret))
+        Ok((stored, secret))
     }
 
-    /// The row without this token, and the token. Unless forced, the last admin's stays.
+    /// The token of this id, which may be removed. Unless forced, the last of an admin that is not over stays.
     ///
     /// # Errors
     /// There is none, or it is the last admin's.
-    pub fn without(&self, id: u64, force: bool) -> Result<(Self, StoredToken), AdminError> {
-        let (gone, rest): (Vec<_>, Vec<_>) = self.tokens.iter().cloned().partition(|token| token.id == id);
-        let Some(gone) = gone.into_iter().next() else {
+    pub(crate) fn removable(&self, unix_ms: u64, id: u64, force: bool) -> Result<StoredToken, AdminError> {
+        let Some(live) = self.live.get(&id) else {
             return Err(AdminError::NotFound { what: format!("token {id}") });
         };
-        let is_admin = |token: &StoredToken| token.role == Role::Admin.name();
-        if is_admin(&gone) && !force && !rest.iter().any(is_admin) {
+        let is_admins = live.identity.role == Role::Admin && !live.stored.is_over(unix_ms);
+        if is_admins && !force && !self.admins(unix_ms).any(|other| other.id != id) {
             let message = format!("token {id} is the last admin's; make another first, or force it");
             return Err(AdminError::Refused { message });
         }
-        Ok((Self { next_id: self.next_id, tokens: rest }, gone))
+        Ok(live.stored.clone())
     }
 
-    /// The row without the tokens that are over.
-    pub fn fresh(&self, unix_ms: u64) -> Self {
-        let tokens = self.tokens.iter().filter(|token| !token.is_over(unix_ms)).cloned().collect();
-        Self { next_id: self.next_id, tokens }
-    }
-}
-
-impl Tokens {
-    /// The tokens of a row.
-    pub(crate) fn of(row: StoredTokens) -> Result<Self, String> {
-        let live = row.tokens.into_iter().map(|token| Ok((token.id, token.live()?)));
-        Ok(Self { next_id: row.next_id, live: live.collect::<Result<_, String>>()? })
-    }
-
-    /// Their row.
-    pub(crate) fn row(&self) -> StoredTokens {
-        let tokens = self.live.values().map(|live| live.stored.clone()).collect();
-        StoredTokens { next_id: self.next_id, tokens }
-    }
-
-    /// Puts a row in force: who shows a token that is not in it any more is cut off.
-    pub(crate) fn replace(&mut self, row: StoredTokens) -> Result<(), String> {
-        let mut after = Self::of(row)?;
-        for (id, before) in std::mem::take(&mut self.live) {
-            match after.live.get_mut(&id) {
-                Some(same) => same.over = before.over,
-                None => drop(before.over.send_replace(true)),
-            }
-        }
-        *self = after;
+    /// Puts a stored token in force.
+    pub(crate) fn put(&mut self, token: StoredToken) -> Result<(), String> {
+        self.next_id = self.next_id.max(token.id.saturating_add(1));
+        self.live.insert(token.id, token.live()?);
         Ok(())
     }
 
-    /// All of them, in order.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &StoredToken> {
-        self.live.values().map(|live| &live.stored)
+    /// Ends a token: who shows it is cut off.
+    pub(crate) fn remove(&mut self, id: u64) {
+        if let Some(live) = self.live.remove(&id) {
+            live.over.send_replace(true);
+        }
+    }
+
+    /// Those after an id, in order.
+    pub(crate) fn after(&self, id: u64) -> impl Iterator<Item = &StoredToken> {
+        self.live.range((Bound::Excluded(id), Bound::Unbounded)).map(|(_, live)| &live.stored)
+    }
+
+    /// Those of admins that are not over.
+    pub(crate) fn admins(&self, unix_ms: u64) -> impl Iterator<Item = &StoredToken> {
+        let admins = self.live.values().filter(|live| live.identity.role == Role::Admin);
+        admins.map(|live| &live.stored).filter(move |token| !token.is_over(unix_ms))
+    }
+
+    /// The ids of those that are over.
+    pub(crate) fn over(&self, unix_ms: u64) -> impl Iterator<Item = u64> {
+        self.live.iter().filter(move |(_, live)| live.stored.is_over(unix_ms)).map(|(id, _)| *id)
     }
 
     /// Cuts off who shows a token that is over by now.
@@ -292,13 +324,26 @@ mod tests {
         v1::CreateTokenRequest { name: name.to_owned(), role: role.to_owned(), ttl_us, ..Default::default() }
     }
 
+    /// Makes a token and puts it in force.
+    fn make(tokens: &mut Tokens, unix_ms: u64, wish: &v1::CreateTokenRequest) -> (StoredToken, Secret) {
+        let (stored, secret) = tokens.wished(unix_ms, wish).unwrap();
+        tokens.put(stored.clone()).unwrap();
+        (stored, secret)
+    }
+
+    /// The same tokens, through the store.
+    fn again(tokens: &Tokens) -> Tokens {
+        let rows = tokens.after(0).map(|token| serde_json::to_string(token).unwrap());
+        let rows = rows.map(|row| serde_json::from_str(&row).unwrap());
+        Tokens::load(tokens.next_id(), rows.collect::<Vec<_>>()).unwrap()
+    }
+
     #[test]
     fn a_token_is_known_by_its_whole_text_until_its_end() {
-        let row = StoredTokens::default();
-        let (row, ann, first) = row.with(1_000, &wish("ann", "operator", 0)).unwrap();
-        let (row, _, second) = row.with(1_000, &wish("bob", "viewer", 5_000)).unwrap();
-        let mut tokens = Tokens::of(row.clone()).unwrap();
-        assert_eq!(row.check(), Ok(()));
+        let mut tokens = Tokens::default();
+        let (ann, first) = make(&mut tokens, 1_000, &wish("ann", "operator", 0));
+        let (_, second) = make(&mut tokens, 1_000, &wish("bob", "viewer", 5_000));
+        let mut tokens = again(&tokens);
         let who = |tokens: &Tokens, at, text: &str| tokens.identify(at, text).map(|shown| shown.identity);
         let known = who(&tokens, 9_999_999, first.reveal()).unwrap();
         assert_eq!((known.kind, known.name.as_str(), known.role), (Kind::Token, "ann", Role::Operator));
@@ -324,34 +369,34 @@ mod tests {
         // Revoked.
         let over = tokens.identify(0, first.reveal()).unwrap().over;
         let stays = tokens.identify(0, second.reveal()).unwrap().over;
-        tokens.replace(row.without(1, false).unwrap().0).unwrap();
+        tokens.remove(tokens.removable(0, 1, false).unwrap().id());
         assert!(*over.borrow() && !*stays.borrow() && who(&tokens, 0, first.reveal()).is_none());
         // Expired.
         tokens.expire(1_004);
-        assert!(!*stays.borrow());
+        assert!(!*stays.borrow() && tokens.over(1_004).next().is_none());
         tokens.expire(1_005);
-        assert!(*stays.borrow());
+        assert!(*stays.borrow() && tokens.over(1_005).eq([2]));
     }
 
     #[test]
     fn a_secret_is_in_no_row_and_in_no_text_for_people() {
-        let (row, stored, secret) = StoredTokens::default().with(1, &wish("ann", "admin", 0)).unwrap();
+        let mut tokens = Tokens::default();
+        let (stored, secret) = make(&mut tokens, 1, &wish("ann", "admin", 0));
         let digits = secret.reveal().split_once('.').unwrap().1;
         assert!(digits.len() == 64 && secret.reveal().starts_with("tdg_1."));
-        let json = serde_json::to_string(&row).unwrap();
+        let json = serde_json::to_string(&stored).unwrap();
         for text in [json, format!("{secret:?} {stored:?} {:?}", stored.message())] {
             assert!(!text.contains(digits), "{text}");
         }
         let reply =
             v1::CreateTokenReply { token: Some(stored.message()), secret: secret.reveal().to_owned() };
         assert!(!format!("{reply:?}").contains(digits), "{reply:?}");
-        let (_, _, other) = row.with(1, &wish("ann", "admin", 0)).unwrap();
+        let (_, other) = make(&mut tokens, 1, &wish("ann", "admin", 0));
         assert_ne!(other.reveal().split_once('.').unwrap().1, digits);
     }
 
     #[test]
-    fn the_last_admin_stays_unless_forced_and_what_is_malformed_is_refused() {
-        let row = StoredTokens::default();
+    fn what_is_malformed_is_refused() {
         for (name, role, ttl) in [
             ("", "admin", 0),
             ("a b", "admin", 0),
@@ -362,35 +407,58 @@ mod tests {
             ("a", "admin", u64::MAX),
             (&"a".repeat(65), "admin", 0),
         ] {
-            assert!(row.with(0, &wish(name, role, ttl)).is_err(), "{name} {role} {ttl}");
+            assert!(Tokens::default().wished(0, &wish(name, role, ttl)).is_err(), "{name} {role} {ttl}");
         }
-        let (row, ..) = row.with(0, &wish("a", "admin", 0)).unwrap();
-        let (row, ..) = row.with(0, &wish("b", "viewer", 0)).unwrap();
-        assert!(row.without(1, false).unwrap_err().to_string().contains("last admin"));
-        assert!(
-            row.without(1, true).is_ok() && row.without(2, false).is_ok() && row.without(3, true).is_err()
-        );
-        let full = (2..MAX_TOKENS).fold(row, |row, _| row.with(0, &wish("a", "viewer", 0)).unwrap().0);
-        assert!(full.with(0, &wish("a", "viewer", 0)).is_err());
+    }
+
+    #[test]
+    fn the_last_admin_that_is_not_over_stays_unless_forced() {
+        let mut tokens = Tokens::default();
+        for (name, role, ttl_us) in [("a", "admin", 0), ("b", "viewer", 0), ("c", "admin", 5_000)] {
+            make(&mut tokens, 0, &wish(name, role, ttl_us));
+        }
+        let removable = |at, id, force| tokens.removable(at, id, force).map(|token| token.id());
+        assert!(removable(4, 1, false).is_ok() && removable(4, 3, false).is_ok());
+        assert!(removable(5, 1, false).unwrap_err().to_string().contains("last admin"));
+        assert!(removable(5, 1, true).is_ok() && removable(5, 3, false).is_ok());
+        assert!(removable(0, 2, false).is_ok() && removable(0, 4, true).is_err());
+    }
+
+    #[test]
+    fn as_many_as_there_may_be_are_made_and_those_that_are_over_make_room() {
+        let mut tokens = Tokens::default();
+        let (first, _) = make(&mut tokens, 0, &wish("short", "viewer", 5_000));
+        let rest = 2..=u64::try_from(MAX_TOKENS).unwrap();
+        rest.for_each(|id| tokens.put(StoredToken { id, expires_unix_ms: 0, ..first.clone() }).unwrap());
+        let refused = tokens.wished(4, &wish("late", "viewer", 0)).unwrap_err().to_string();
+        assert!(refused.contains("10000"), "{refused}");
+        let (late, secret) = make(&mut tokens, 5, &wish("late", "viewer", 0));
+        assert_eq!(late.id(), 10_001);
+        tokens.remove(1);
+        assert!(tokens.wished(5, &wish("later", "viewer", 0)).is_err());
+        assert_eq!(again(&tokens).identify(5, secret.reveal()).unwrap().identity.name, "late");
+        assert_eq!(tokens.after(9_998).map(StoredToken::id).collect::<Vec<_>>(), [9_999, 10_000, 10_001]);
     }
 
     #[test]
     fn a_token_of_a_node_is_confined_as_a_certificate_is() {
         let confined = |role: &str, groups: &[&str]| {
             let groups = groups.iter().map(|group| (*group).to_owned()).collect();
-            StoredTokens::default().with(0, &v1::CreateTokenRequest { groups, ..wish("till", role, 0) })
+            let mut tokens = Tokens::default();
+            let (stored, secret) =
+                tokens.wished(0, &v1::CreateTokenRequest { groups, ..wish("till", role, 0) })?;
+            tokens.put(stored.clone()).unwrap();
+            Ok::<_, AdminError>((again(&tokens), stored, secret))
         };
         for role in ["node", "gateway"] {
-            let (row, stored, secret) = confined(role, &["Shop", "reports", "shop"]).unwrap();
+            let (tokens, stored, secret) = confined(role, &["Shop", "reports", "shop"]).unwrap();
             assert_eq!(stored.message().groups, ["reports", "shop"]);
-            let json = serde_json::to_string(&row).unwrap();
-            let tokens = Tokens::of(serde_json::from_str(&json).unwrap()).unwrap();
             let till = tokens.identify(0, secret.reveal()).unwrap().identity;
             assert!(till.is_given("shop") && till.is_given("reports") && !till.is_given("default"));
             assert!(till.may_be("till") && till.may_be("till.pod-7") && !till.may_be("tills"));
-            let (row, _, secret) = confined(role, &[]).unwrap();
-            assert!(!serde_json::to_string(&row).unwrap().contains("groups"), "as rows were before");
-            let all = Tokens::of(row).unwrap().identify(0, secret.reveal()).unwrap().identity;
+            let (tokens, stored, secret) = confined(role, &[]).unwrap();
+            assert!(!serde_json::to_string(&stored).unwrap().contains("groups"), "as rows were before");
+            let all = tokens.identify(0, secret.reveal()).unwrap().identity;
             assert!(all.is_given("any"));
         }
         let many: Vec<String> = (0..=MAX_GROUPS).map(|n| format!("g{n}")).collect();
@@ -398,7 +466,7 @@ mod tests {
         for (role, groups) in
             [("viewer", &["shop"][..]), ("admin", &["shop"]), ("node", &["a b"]), ("node", &many)]
         {
-            assert_eq!(confined(role, groups).unwrap_err().field(), Some("groups"), "{role} {groups:?}");
+            assert_eq!(confined(role, groups).err().unwrap().field(), Some("groups"), "{role} {groups:?}");
         }
         assert!(confined("node", &many[1..]).is_ok());
     }
@@ -406,12 +474,12 @@ mod tests {
     #[test]
     fn a_token_of_a_tenant_names_it() {
         let of = |role: &str, tenant: &str| {
-            StoredTokens::default()
-                .with(0, &v1::CreateTokenRequest { tenant: tenant.into(), ..wish("eve", role, 0) })
+            let wish = v1::CreateTokenRequest { tenant: tenant.into(), ..wish("eve", role, 0) };
+            Tokens::default().wished(0, &wish)
         };
-        let (row, _, secret) = of("tenant", "acme").unwrap();
-        let row = serde_json::from_str(&serde_json::to_string(&row).unwrap()).unwrap();
-        let eve = Tokens::of(row).unwrap().identify(0, secret.reveal()).unwrap().identity;
+        let (stored, secret) = of("tenant", "acme").unwrap();
+        let tokens = Tokens::load(2, [stored]).unwrap();
+        let eve = tokens.identify(0, secret.reveal()).unwrap().identity;
         assert_eq!((eve.name.as_str(), eve.role, eve.tenant.as_deref()), ("eve", Role::Tenant, Some("acme")));
         for (role, tenant) in [("tenant", ""), ("tenant", "a b"), ("viewer", "acme"), ("node", "acme")] {
             assert_eq!(of(role, tenant).unwrap_err().field(), Some("tenant"), "{role} {tenant}");
@@ -420,21 +488,19 @@ mod tests {
 
     #[test]
     fn rows_that_nobody_wrote_are_refused() {
-        let (row, ..) = StoredTokens::default().with(0, &wish("a", "admin", 0)).unwrap();
+        let (right, _) = Tokens::default().wished(0, &wish("a", "admin", 0)).unwrap();
+        assert!(Tokens::load(2, [right.clone()]).is_ok() && Tokens::load(1, [right.clone()]).is_err());
+        assert!(Tokens::load(2, [right.clone(), right.clone()]).is_err());
         for change in [
-            |token: &mut StoredToken| token.id = 5,
             |token: &mut StoredToken| token.role = "root".to_owned(),
             |token: &mut StoredToken| token.groups = vec!["shop".to_owned()],
             |token: &mut StoredToken| token.tenant = "acme".to_owned(),
             |token: &mut StoredToken| token.hash = "00".to_owned(),
             |token: &mut StoredToken| token.hash = "z".repeat(64),
         ] {
-            let mut wrong = row.clone();
-            wrong.tokens.iter_mut().for_each(change);
-            assert!(wrong.check().is_err(), "{wrong:?}");
+            let mut wrong = right.clone();
+            change(&mut wrong);
+            assert!(EarlierTokens { next_id: 2, tokens: vec![wrong.clone()] }.check().is_err(), "{wrong:?}");
         }
-        let mut twice = row.clone();
-        twice.tokens.extend(row.tokens.clone());
-        assert!(twice.check().is_err());
     }
 }

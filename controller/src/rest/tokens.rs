@@ -18,11 +18,24 @@ use tidegate_proto::v1;
 
 type Shared = Extension<Arc<Service>>;
 
-/// Lists tokens, without their texts.
-#[utoipa::path(get, path = "/v1/tokens", responses((status = 200, body = v1::ListTokensReply)))]
-pub(super) async fn list(Extension(service): Shared) -> Json<v1::ListTokensReply> {
-    let tokens = service.tokens().list();
-    Json(v1::ListTokensReply { tokens: tokens.iter().map(|token| token.message()).collect() })
+#[derive(Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ListParams {
+    /// Continue after the token of this number.
+    after: u64,
+    /// 1 to 1000; 0 is 1000.
+    limit: u32,
+}
+
+/// Lists tokens by number, without their texts.
+#[utoipa::path(get, path = "/v1/tokens", params(ListParams),
+    responses((status = 200, body = v1::ListTokensReply), (status = 400, body = ErrorBody)))]
+pub(super) async fn list(
+    Extension(service): Shared,
+    Params(params): Params<ListParams>,
+) -> Result<Json<v1::ListTokensReply>, ApiError> {
+    Ok(Json(service.tokens().list(params.after, params.limit)?))
 }
 
 /// Makes a token. Its text is in this answer only: the controller keeps a hash.

@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 
 use tidegate_core::units::Span;
 
-use crate::identity::tokens::{StoredTokens, Tokens};
 use crate::store::records::{
-    META_CLEAN, META_EPOCH, META_FENCE, META_FORMAT, META_LONGEST_TTL, META_TOKENS, SavedLeases, bad, json,
-    number,
+    META_CLEAN, META_EPOCH, META_FENCE, META_FORMAT, META_LONGEST_TTL, SavedLeases, bad, json, number,
 };
 use crate::store::{Store, StoreError, Table, each};
 
@@ -53,13 +51,6 @@ impl Meta {
             return Err(bad(Table::Meta, "a saved lease is out of range"));
         }
         Ok(Some(saved))
-    }
-
-    /// The tokens of callers.
-    pub(crate) fn tokens(&self) -> Result<Tokens, StoreError> {
-        let Some(value) = self.0.get(META_TOKENS) else { return Ok(Tokens::default()) };
-        let row: StoredTokens = json(Table::Meta, value)?;
-        row.check().and_then(|()| Tokens::of(row)).map_err(|reason| bad(Table::Meta, &reason))
     }
 
     /// The longest lease that may be out, by the last run.

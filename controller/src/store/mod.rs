@@ -60,11 +60,13 @@ pub enum Table {
     Quotas,
     /// (client, group) to claims that cannot have been used; the sum for folded clients has no client.
     Apart,
+    /// Tokens of callers by id, with their hashes.
+    Tokens,
 }
 
 impl Table {
     /// All tables.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Meta,
         Self::Groups,
         Self::Bindings,
@@ -82,6 +84,7 @@ impl Table {
         Self::Parts,
         Self::Quotas,
         Self::Apart,
+        Self::Tokens,
     ];
 
     /// Its name in the file and in messages.
@@ -104,6 +107,7 @@ impl Table {
             Self::Parts => "parts",
             Self::Quotas => "quotas",
             Self::Apart => "apart",
+            Self::Tokens => "tokens",
         }
     }
 

@@ -1,7 +1,7 @@
 //! The meaning of the bytes in the store.
 //!
 //! Keys are big-endian, so that their order is the order of the numbers. Definitions, bindings, clients, cost tables,
-//! audit entries, watches and runaways are JSON, readable with any tool and open to new fields. Consumption is a fixed
+//! audit entries, watches, runaways and tokens are JSON, readable with any tool and open to new fields. Consumption is a fixed
 //! layout: one version byte, then every counter in the order of `Total::to_words`; in version 1 as 8 big-endian bytes,
 //! and in version 2, for counters that these cannot hold, as 16.
 
@@ -48,7 +48,9 @@ pub const META_PROOF_KEY: &[u8] = b"proof_key";
 pub const META_CLEAN: &[u8] = b"clean";
 /// Key of the last commit: the opening of the file that made it, and its number.
 pub const META_COMMIT: &[u8] = b"commit";
-/// Key of the tokens of callers, with their hashes.
+/// Key of the next id of a token.
+pub const META_NEXT_TOKEN: &[u8] = b"next_token";
+/// Key of all tokens of callers, as earlier versions stored them.
 pub const META_TOKENS: &[u8] = b"tokens";
 /// Keys of the name and version of the active and the shadow cost table.
 pub const META_COST_ROLES: &[u8] = b"cost_roles";

@@ -122,7 +122,7 @@ async fn a_jwt_does_what_its_role_may_and_the_audit_log_names_its_provider() {
         let request =
             v1::CreateGroupRequest { group: Some(group(&format!("g{number}"), "1")), if_not_exists: false };
         admin(&channel, &ann).create_group(request).await.unwrap();
-        let refused = admin(&channel, &ann).list_tokens(v1::ListTokensRequest {}).await.unwrap_err();
+        let refused = admin(&channel, &ann).list_tokens(v1::ListTokensRequest::default()).await.unwrap_err();
         assert_eq!(refused.code(), Code::PermissionDenied);
         assert!(
             refused.message().contains("the JWT of operator \"ann\" by dex has the role operator"),

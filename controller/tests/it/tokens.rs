@@ -105,7 +105,7 @@ async fn where_nobody_has_a_certificate_the_first_admin_has_a_file_until_there_i
     };
     timeout(PATIENCE, gone).await.unwrap();
     let mut root = admin(&channel, &of_root);
-    let names = root.list_tokens(v1::ListTokensRequest {}).await.unwrap().into_inner().tokens;
+    let names = root.list_tokens(v1::ListTokensRequest::default()).await.unwrap().into_inner().tokens;
     assert_eq!(names.iter().map(|token| token.name.as_str()).collect::<Vec<_>>(), ["eve", "root"]);
     let log = root.audit_log(v1::AuditLogRequest::default()).await.unwrap().into_inner().entries;
     assert!(log.iter().any(|entry| entry.kind == "token" && entry.identity == "first-admin"), "{log:?}");
@@ -190,7 +190,7 @@ async fn expiring(channel: &Channel, root: &mut AdminClient<Shown>) -> (String, 
     let mut ttl_us = 1_000_000;
     loop {
         let (id, text) = create(root, "b", "admin", ttl_us).await;
-        let tokens = root.list_tokens(v1::ListTokensRequest {}).await.unwrap().into_inner().tokens;
+        let tokens = root.list_tokens(v1::ListTokensRequest::default()).await.unwrap().into_inner().tokens;
         let end = tokens.iter().find(|token| token.id == id).map(|token| token.expires_unix_ms);
         match (open(channel, &text).await, end) {
             (Ok(streams), Some(end)) => return (text, streams, end),
@@ -253,7 +253,7 @@ async fn a_token_decides_in_place_of_a_certificate() {
     for channel in [&certified, &nobody] {
         let mut eve = admin(channel, &made.secret);
         assert!(is_known(&mut eve).await);
-        assert!(eve.list_tokens(v1::ListTokensRequest {}).await.is_err());
+        assert!(eve.list_tokens(v1::ListTokensRequest::default()).await.is_err());
         assert!(!is_known(&mut admin(channel, "tdg_9.0")).await);
     }
     assert!(!store_path(&site.folder).with_extension("redb.first-token").exists());
@@ -321,10 +321,33 @@ async fn tokens_are_made_listed_and_revoked_by_rest_as_by_grpc() {
     ] {
         assert_eq!(rest(&running, &root, "DELETE", &path, "").await.0, expected, "{path}");
     }
+    // In pages.
+    let mut made = Vec::new();
+    for _ in 0..3 {
+        let viewer = r#"{"name": "x", "role": "viewer"}"#;
+        made.push(
+            rest(&running, &root, "POST", "/v1/tokens", viewer).await.1["token"]["id"].as_u64().unwrap(),
+        );
+    }
+    let before = made[0] - 1;
+    let page = async |after: u64| {
+        rest(&running, &root, "GET", &format!("/v1/tokens?after={after}&limit=2"), "").await.1
+    };
+    let ids = |page: &serde_json::Value| {
+        let tokens = page["tokens"].as_array().unwrap();
+        tokens.iter().map(|token| token["id"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    let (first, rest_of) = (page(before).await, page(made[1]).await);
+    assert_eq!((ids(&first), first["next_after"].as_u64()), (made[..2].to_vec(), Some(made[1])));
+    assert_eq!((ids(&rest_of), rest_of["next_after"].as_u64()), (made[2..].to_vec(), Some(0)));
+    assert_eq!(rest(&running, &root, "GET", "/v1/tokens?limit=1001", "").await.0, 400);
+    for id in made {
+        assert_eq!(rest(&running, &root, "DELETE", &format!("/v1/tokens/{id}"), "").await.0, 200);
+    }
     // The last admin's; the first token may take a moment to go.
     let last = async {
         let mut again = interval(Duration::from_millis(20));
-        while running.service().tokens().list().len() > 1 {
+        while running.service().tokens().list(0, 0).unwrap().tokens.len() > 1 {
             again.tick().await;
         }
     };

@@ -1,0 +1,109 @@
+//! Loading tokens from the store.
+
+use super::tokens::{EarlierTokens, StoredToken, Tokens};
+use crate::service::meta::Meta;
+use crate::store::records::{META_NEXT_TOKEN, META_TOKENS, bad, json, put_json, put_number, u64_key, u64_of};
+use crate::store::{Batch, Store, StoreError, Table, Write, each};
+
+/// The tokens of the store. Those that an earlier version stored in one row get rows of their own with the first batch.
+pub(crate) fn load_tokens(
+    store: &dyn Store,
+    meta: &Meta,
+    first_batch: &mut Batch,
+) -> Result<Tokens, StoreError> {
+    let mut stored: Vec<StoredToken> = Vec::new();
+    each(store, Table::Tokens, |key, value| {
+        let (id, token): (_, StoredToken) = (u64_of(Table::Tokens, key)?, json(Table::Tokens, value)?);
+        if token.id() != id {
+            return Err(bad(Table::Tokens, &format!("token {} has the key of another", token.id())));
+        }
+        stored.push(token);
+        Ok(())
+    })?;
+    let next_id = meta.number(META_NEXT_TOKEN)?.unwrap_or(1);
+    let mut tokens = Tokens::load(next_id, stored).map_err(|reason| bad(Table::Tokens, &reason))?;
+    let Some(value) = meta.get(META_TOKENS) else { return Ok(tokens) };
+    let earlier: EarlierTokens = json(Table::Meta, value)?;
+    let next_id = next_id.max(earlier.next_id);
+    Tokens::load(next_id, earlier.tokens.clone()).map_err(|reason| bad(Table::Meta, &reason))?;
+    for token in earlier.tokens {
+        // Made by an earlier version that was started again in between: the token in force under this number stays.
+        if tokens.has(token.id()) {
+            tracing::warn!(
+                id = token.id(),
+                "a token of an earlier version has the number of another; make it again"
+            );
+            continue;
+        }
+        first_batch.push(put_json(Table::Tokens, u64_key(token.id()), &token)?);
+        tokens.put(token).map_err(|reason| bad(Table::Meta, &reason))?;
+    }
+    tokens.skip_to(next_id);
+    first_batch.push(put_number(META_NEXT_TOKEN, next_id));
+    first_batch.push(Write::Delete(Table::Meta, META_TOKENS.to_vec()));
+    Ok(tokens)
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_proto::v1;
+
+    use super::*;
+    use crate::store::RedbStore;
+
+    fn wish(name: &str) -> v1::CreateTokenRequest {
+        v1::CreateTokenRequest { name: name.to_owned(), role: "viewer".to_owned(), ..Default::default() }
+    }
+
+    fn load(store: &RedbStore) -> (Tokens, Batch) {
+        let mut batch = Batch::new();
+        let tokens = load_tokens(store, &Meta::load(store).unwrap(), &mut batch).unwrap();
+        (tokens, batch)
+    }
+
+    #[test]
+    fn the_row_of_an_earlier_version_becomes_a_row_each_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = RedbStore::open(&folder.path().join("store.redb")).unwrap();
+        let mut made = Tokens::default();
+        let mut secrets = Vec::new();
+        for name in ["ann", "bob", "eve"] {
+            let (token, secret) = made.wished(0, &wish(name)).unwrap();
+            made.put(token).unwrap();
+            secrets.push(secret);
+        }
+        made.remove(2);
+        let earlier = EarlierTokens { next_id: 9, tokens: made.after(0).cloned().collect() };
+        store.commit(&[put_json(Table::Meta, META_TOKENS.to_vec(), &earlier).unwrap()]).unwrap();
+        for _ in 0..2 {
+            let (tokens, batch) = load(&store);
+            let known = secrets.iter().map(|secret| tokens.identify(0, secret.reveal()).is_some());
+            assert_eq!(known.collect::<Vec<_>>(), [true, false, true]);
+            assert_eq!(tokens.next_id(), 9);
+            store.commit(&batch).unwrap();
+            assert!(!Meta::load(&store).unwrap().get(META_TOKENS).is_some());
+        }
+        assert_eq!(load(&store).1, Batch::new());
+    }
+
+    #[test]
+    fn a_token_under_the_number_of_another_is_not_believed() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = RedbStore::open(&folder.path().join("store.redb")).unwrap();
+        let (newer, kept) = Tokens::default().wished(0, &wish("ann")).unwrap();
+        let (earlier, lost) = Tokens::default().wished(0, &wish("bob")).unwrap();
+        let row = EarlierTokens { next_id: 2, tokens: vec![earlier] };
+        let rows = [
+            put_json(Table::Tokens, u64_key(1), &newer).unwrap(),
+            put_number(META_NEXT_TOKEN, 2),
+            put_json(Table::Meta, META_TOKENS.to_vec(), &row).unwrap(),
+        ];
+        store.commit(&rows).unwrap();
+        let (tokens, _) = load(&store);
+        assert!(tokens.identify(0, kept.reveal()).is_some() && tokens.identify(0, lost.reveal()).is_none());
+        for wrong in [put_json(Table::Tokens, u64_key(7), &newer).unwrap(), put_number(META_NEXT_TOKEN, 1)] {
+            store.commit(&[wrong]).unwrap();
+            assert!(load_tokens(&store, &Meta::load(&store).unwrap(), &mut Batch::new()).is_err());
+        }
+    }
+}
