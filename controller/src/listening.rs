@@ -162,8 +162,12 @@ fn tls(folder: &tempfile::TempDir) -> Arc<Server> {
         "c.pem",
         "c-key.pem",
     );
-    let files =
-        ServerFiles { certificate: path("c.pem"), key: path("c-key.pem"), clients: Clients::Anonymous };
+    let files = ServerFiles {
+        certificate: path("c.pem"),
+        key: path("c-key.pem"),
+        clients: Clients::Anonymous,
+        revoked: None,
+    };
     Server::load(files, &tidegate_listener::PROTOCOLS).unwrap()
 }
 

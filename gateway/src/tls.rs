@@ -60,7 +60,7 @@ impl Acceptor {
 /// A server by the certificate chain and key in these files, which offers these protocols by ALPN.
 pub(crate) fn served(of: &Certificate, protocols: &[&[u8]]) -> Result<Arc<Server>, TlsError> {
     let (certificate, key) = (of.chain.clone(), of.key.clone());
-    Ok(Server::load(ServerFiles { certificate, key, clients: Clients::Anonymous }, protocols)?)
+    Ok(Server::load(ServerFiles { certificate, key, clients: Clients::Anonymous, revoked: None }, protocols)?)
 }
 
 /// For clients: a certificate and a key (P-256) that are made here and kept nowhere. They hide what is said from

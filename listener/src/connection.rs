@@ -166,11 +166,12 @@ pub(super) async fn serve(
         None => {}
         Some(Either::Left(stream)) => {
             let peer = Peer::of(door, local, peer, None);
-            converse(door, stream, peer, stopped).await;
+            converse(door, stream, peer, std::future::pending(), stopped).await;
         }
         Some(Either::Right(stream)) => {
             let peer = Peer::of(door, local, peer, opening::shown(&stream).as_ref());
-            converse(door, stream, peer, stopped).await;
+            let revoked = opening::revoked(door, &stream);
+            converse(door, stream, peer, revoked, stopped).await;
         }
     }
 }
@@ -180,6 +181,7 @@ async fn converse(
     door: &Arc<Door>,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: Arc<Peer>,
+    revoked: impl Future<Output = ()>,
     mut stopped: flag::Receiver<bool>,
 ) {
     let surface = door.surface;
@@ -194,6 +196,7 @@ async fn converse(
     let builder = builder(surface);
     let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let mut idle = pin!(connection.idle(surface));
+    let mut revoked = pin!(revoked);
     let mut ending: Option<Instant> = None;
     loop {
         tokio::select! {
@@ -208,6 +211,7 @@ async fn converse(
                 ending = Some(Instant::now() + KEEPALIVE);
             }
             () = connection.cut.notified() => return turned_away("unread"),
+            () = revoked.as_mut() => return turned_away("revoked"),
             () = until(ending), if ending.is_some() => return,
         }
     }

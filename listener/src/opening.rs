@@ -112,6 +112,20 @@ pub(super) fn shown(begun: &Begun<TlsStream<TcpStream>>) -> Option<Certificate> 
     Certificate::of(shown).ok()
 }
 
+/// Waits until the certificate that the peer showed is revoked.
+pub(super) fn revoked(door: &Door, begun: &Begun<TlsStream<TcpStream>>) -> impl Future<Output = ()> + use<> {
+    let tls = door.tls.clone().filter(|tls| tls.has_lists());
+    let shown = begun.stream.get_ref().1.peer_certificates().filter(|_| tls.is_some());
+    // Kept for as long as the connection, where it can be of use.
+    let chain: Option<Vec<_>> = shown.map(|chain| chain.iter().map(|one| one.clone().into_owned()).collect());
+    async move {
+        match (tls, chain) {
+            (Some(tls), Some(chain)) => tls.revoked(&chain).await,
+            _ => std::future::pending().await,
+        }
+    }
+}
+
 fn turned_away<T>(door: &Door, reason: &'static str) -> Option<T> {
     door.tally.turned_away(door.surface, reason);
     None

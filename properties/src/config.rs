@@ -47,7 +47,8 @@ fn files(tls: &ServerFiles) -> String {
     let line = |key: &str, path: &Path| {
         format!("{key} = {}\n", toml::Value::from(path.to_str().expect("a path from a text")))
     };
-    let own = line("tls_cert", &tls.certificate) + &line("tls_key", &tls.key);
+    let lists = tls.revoked.as_ref().map(|path| line("tls_client_crl", path)).unwrap_or_default();
+    let own = line("tls_cert", &tls.certificate) + &line("tls_key", &tls.key) + &lists;
     match &tls.clients {
         Clients::Anonymous => own,
         Clients::Required(path) => own + &line("tls_client_ca", path),

@@ -148,6 +148,11 @@ impl Authority {
         Ok(Self { issuer: Issuer::from_ca_cert_der(&der, key)?, certificate: own })
     }
 
+    /// What signs for it.
+    pub(crate) fn issuer(&self) -> &Issuer<'static, KeyPair> {
+        &self.issuer
+    }
+
     /// What its own certificate says.
     pub fn certificate(&self) -> &Certificate {
         &self.certificate
@@ -229,7 +234,7 @@ impl Name {
     }
 }
 
-fn now() -> OffsetDateTime {
+pub(crate) fn now() -> OffsetDateTime {
     OffsetDateTime::from_unix_timestamp(unix_seconds()).unwrap_or(OffsetDateTime::UNIX_EPOCH)
 }
 

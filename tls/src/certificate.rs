@@ -18,6 +18,8 @@ pub struct Certificate {
     pub subject: String,
     /// Who signed it.
     pub issuer: String,
+    /// Its number among those of its issuer, as big-endian bytes.
+    pub serial: Vec<u8>,
     /// Its names: `DNS:`, `IP:` or `URI:` and the name.
     pub names: Vec<String>,
     /// What it may be used for: `server`, `client`, `authority`; empty where it does not say.
@@ -40,6 +42,7 @@ impl Certificate {
         let mut certificate = Self {
             subject: read.subject().to_string(),
             issuer: read.issuer().to_string(),
+            serial: read.raw_serial().to_vec(),
             names: Vec::new(),
             usages: Vec::new(),
             not_before: read.validity().not_before.timestamp(),

@@ -93,10 +93,12 @@ fn refused(alert: AlertDescription, host: &str) -> String {
         Alert::UnknownCA => format!(
             "{host} does not trust the authority of this side's certificate; show one of an authority that it trusts"
         ),
+        Alert::CertificateRevoked => {
+            format!("{host} says that this side's certificate is revoked; issue another one")
+        }
         Alert::CertificateExpired => format!("{host} says that this side's certificate expired; renew it"),
         Alert::BadCertificate
         | Alert::UnsupportedCertificate
-        | Alert::CertificateRevoked
         | Alert::CertificateUnknown
         | Alert::DecryptError
         | Alert::AccessDenied => {

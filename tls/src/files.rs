@@ -200,7 +200,11 @@ impl Material {
         }
     }
 
-    fn malformed(&self, what: &'static str, error: &PemError) -> TlsError {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(crate) fn malformed(&self, what: &'static str, error: &PemError) -> TlsError {
         let reason = match error {
             PemError::NoItemsFound => return self.empty(what),
             PemError::MissingSectionEnd { .. } => "the last line of a section is missing".to_owned(),
@@ -209,7 +213,7 @@ impl Material {
         TlsError::Malformed { path: self.path.clone(), reason }
     }
 
-    fn empty(&self, what: &'static str) -> TlsError {
+    pub(crate) fn empty(&self, what: &'static str) -> TlsError {
         TlsError::Empty { path: self.path.clone(), what }
     }
 

@@ -13,6 +13,7 @@ mod clock;
 mod dial;
 mod explain;
 mod files;
+mod revocation;
 mod server;
 mod stream;
 #[cfg(test)]

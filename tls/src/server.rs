@@ -4,12 +4,16 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
+use tokio::sync::watch as flag;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::pki_types::{CertificateDer, UnixTime};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
-use tokio_rustls::rustls::{Error, InconsistentKeys, RootCertStore, ServerConfig};
+use tokio_rustls::rustls::server::danger::ClientCertVerifier;
+use tokio_rustls::rustls::{CertificateError, Error, InconsistentKeys, RootCertStore, ServerConfig};
 
 use crate::files::{Material, TlsError};
 use crate::provider;
+use crate::revocation;
 
 /// What clients show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,6 +36,8 @@ pub struct ServerFiles {
     pub key: PathBuf,
     /// What clients show.
     pub clients: Clients,
+    /// Lists of revoked certificates of clients. With it, the issuer of each client's certificate needs one.
+    pub revoked: Option<PathBuf>,
 }
 
 /// When a file's certificate ends.
@@ -69,11 +75,15 @@ pub struct Server {
     protocols: Vec<Vec<u8>>,
     in_force: ArcSwap<InForce>,
     seen: Mutex<Seen>,
+    /// How often renewed files were put in force.
+    renewals: flag::Sender<u64>,
 }
 
 #[derive(Debug)]
 struct InForce {
     config: Arc<ServerConfig>,
+    /// What judges certificates of clients, where lists of revoked ones are given.
+    judge: Option<Arc<dyn ClientCertVerifier>>,
     expiries: Vec<Expiry>,
 }
 
@@ -95,12 +105,35 @@ impl Server {
         let read = files.read()?;
         let in_force = ArcSwap::from_pointee(files.configured(&read, &protocols)?);
         let seen = Mutex::new(Seen { files: Ok(read), settled: true });
-        Ok(Arc::new(Self { files, protocols, in_force, seen }))
+        Ok(Arc::new(Self { files, protocols, in_force, seen, renewals: flag::Sender::new(0) }))
     }
 
     /// What a new connection is accepted by.
     pub fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(Arc::clone(&self.in_force.load().config))
+    }
+
+    /// Whether its files have lists of revoked certificates.
+    pub fn has_lists(&self) -> bool {
+        self.files.revoked.is_some()
+    }
+
+    /// Waits until renewed lists say that this certificate, which a handshake has accepted, is revoked; the first of the
+    /// chain is its holder's.
+    pub async fn revoked(&self, chain: &[CertificateDer<'_>]) {
+        let mut renewals = self.renewals.subscribe();
+        while !self.revokes(chain) {
+            // No error is possible: `self` holds the sender.
+            let _ = renewals.changed().await;
+        }
+    }
+
+    /// Whether a list in force has this certificate.
+    fn revokes(&self, chain: &[CertificateDer<'_>]) -> bool {
+        let in_force = self.in_force.load();
+        let (Some(judge), Some((own, above))) = (&in_force.judge, chain.split_first()) else { return false };
+        let judged = judge.verify_client_cert(own, above, UnixTime::now());
+        matches!(judged, Err(Error::InvalidCertificate(CertificateError::Revoked)))
     }
 
     /// When the certificates that are in force end.
@@ -123,6 +156,7 @@ impl Server {
         let change = match configured {
             Ok(new) => {
                 self.in_force.store(Arc::new(new));
+                self.renewals.send_modify(|renewals| *renewals = renewals.wrapping_add(1));
                 Change::Renewed
             }
             Err(_) if changed => Change::None,
@@ -139,7 +173,12 @@ impl ServerFiles {
         let mut read = vec![Material::read(&self.certificate)?, Material::read_key(&self.key)?];
         match &self.clients {
             Clients::Anonymous => {}
-            Clients::Optional(path) | Clients::Required(path) => read.push(Material::read(path)?),
+            Clients::Optional(path) | Clients::Required(path) => {
+                read.push(Material::read(path)?);
+                if let Some(path) = &self.revoked {
+                    read.push(Material::read(path)?);
+                }
+            }
         }
         Ok(read)
     }
@@ -158,6 +197,7 @@ impl ServerFiles {
         let builder = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .map_err(|error| certificate.unusable(error.to_string()))?;
+        let mut judge = None;
         let builder = match authorities.first() {
             None => builder.with_no_client_auth(),
             Some(file) => {
@@ -173,16 +213,20 @@ impl ServerFiles {
                 if matches!(self.clients, Clients::Optional(_)) {
                     verifier = verifier.allow_unauthenticated();
                 }
-                builder.with_client_cert_verifier(
-                    verifier.build().map_err(|error| file.unusable(error.to_string()))?,
-                )
+                let lists = authorities.get(1);
+                if let Some(lists) = lists {
+                    verifier = verifier.with_crls(revocation::lists(lists, file)?);
+                }
+                let verifier = verifier.build().map_err(|error| file.unusable(error.to_string()))?;
+                judge = lists.map(|_| Arc::clone(&verifier));
+                builder.with_client_cert_verifier(verifier)
             }
         };
         let mut config = builder
             .with_single_cert(certificate.chain()?, key.key()?)
             .map_err(|error| unpaired(certificate, key, &error))?;
         config.alpn_protocols = protocols.to_vec();
-        Ok(InForce { config: Arc::new(config), expiries })
+        Ok(InForce { config: Arc::new(config), judge, expiries })
     }
 }
 

@@ -85,7 +85,7 @@ const SERVER: Purpose = Purpose { server: true, client: false };
 const CLIENT: Purpose = Purpose { server: false, client: true };
 
 fn load((certificate, key): (PathBuf, PathBuf), clients: Clients) -> Result<Arc<Server>, TlsError> {
-    Server::load(ServerFiles { certificate, key, clients }, &[b"h2"])
+    Server::load(ServerFiles { certificate, key, clients, revoked: None }, &[b"h2"])
 }
 
 fn cut(path: &Path) {
@@ -231,6 +231,56 @@ async fn a_client_is_told_why_there_is_no_tls() {
     let optional = || load(own.clone(), Clients::Optional(site.path("ca.pem"))).unwrap();
     assert_eq!(told(optional(), site.trust(), "localhost").await.unwrap(), "hello");
     assert!(told(optional(), shown(other.client("a")), "localhost").await.is_err());
+}
+
+#[tokio::test]
+async fn lists_of_revoked_certificates_decide_and_have_to_be_of_the_authority() {
+    let (site, other) = (Site::new(), Site::new());
+    let (own, list) = (site.server("own"), site.path("crl.pem"));
+    let holder = |files: &(PathBuf, PathBuf)| Material::read(&files.0).unwrap().valid_now().unwrap();
+    let put = |revoked: &[Certificate]| {
+        let (text, count) = site.authority.revoke(&list, revoked).unwrap();
+        write(&list, &text, false, true).unwrap();
+        count
+    };
+    let load = || {
+        let (certificate, key) = own.clone();
+        let clients = Clients::Required(site.path("ca.pem"));
+        Server::load(ServerFiles { certificate, key, clients, revoked: Some(list.clone()) }, &[b"h2"])
+    };
+    let shown = |identity| ClientFiles { identity: Some(identity), ..site.trust() };
+    assert!(load().unwrap_err().to_string().contains("cannot read"));
+    let (a, b) = (site.client("a"), site.client("b"));
+    assert_eq!((put(&[]), put(&[holder(&a)]), put(&[holder(&a)])), (0, 1, 1));
+    let said = told(load().unwrap(), shown(a.clone()), "localhost").await.unwrap_err();
+    assert!(said.contains("is revoked; issue another"), "{said}");
+    assert_eq!(told(load().unwrap(), shown(b.clone()), "localhost").await.unwrap(), "hello");
+    assert_eq!(put(&[holder(&b)]), 2, "what was revoked stays so");
+    assert!(told(load().unwrap(), shown(a.clone()), "localhost").await.is_err());
+
+    // Of another authority: of another name, and of the same.
+    let stranger = site.authority.revoke(&list, &[holder(&other.client("a"))]).unwrap_err().to_string();
+    assert!(stranger.contains("was signed by") && stranger.contains("name the folder"), "{stranger}");
+    let authority = site.authority.revoke(&list, &[site.authority.certificate().clone()]).unwrap_err();
+    assert!(authority.to_string().contains("is an authority"), "{authority}");
+    let foreign = other.authority.revoke(&list, &[]).unwrap_err().to_string();
+    assert!(foreign.contains("it is the list of"), "{foreign}");
+    let name = site.authority.certificate().subject.trim_start_matches("CN=").to_owned();
+    let forged = Authority::create(Some(&name), 9).unwrap();
+    write(&other.path("forged.pem"), &forged.certificate, false, false).unwrap();
+    write(&other.path("forged-key.pem"), &forged.key, true, false).unwrap();
+    let forger = Authority::read(&other.path("forged.pem"), &other.path("forged-key.pem")).unwrap();
+    let good = fs::read_to_string(&list).unwrap();
+    fs::write(&list, forger.revoke(&other.path("none"), &[]).unwrap().0).unwrap();
+    let said = load().unwrap_err().to_string();
+    assert!(said.contains("crl.pem") && said.contains("is not signed by that authority"), "{said}");
+    // Without the list of its authority, no certificate is believed.
+    fs::write(&list, other.authority.revoke(&other.path("none"), &[]).unwrap().0).unwrap();
+    assert!(told(load().unwrap(), shown(site.client("c")), "localhost").await.is_err());
+    fs::write(&list, &good[..good.len() / 2]).unwrap();
+    assert!(load().unwrap_err().to_string().contains("cut off"));
+    fs::write(&list, "").unwrap();
+    assert!(load().unwrap_err().to_string().contains("holds no list of revoked certificates"));
 }
 
 #[tokio::test]

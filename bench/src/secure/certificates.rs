@@ -98,5 +98,6 @@ pub(crate) fn server(folder: &Path) -> ServerFiles {
         certificate: folder.join("controller.pem"),
         key: folder.join("controller-key.pem"),
         clients: Clients::Required(folder.join("ca.pem")),
+        revoked: None,
     }
 }

@@ -19,6 +19,8 @@ use crate::table::{Column, Table};
 /// The files of an authority in its folder.
 const CA: &str = "ca.pem";
 const CA_KEY: &str = "ca-key.pem";
+/// The list of what it has revoked.
+const LIST: &str = "crl.pem";
 /// Days of an authority: every machine has to get the next one, so that ten years are usual. With half of it, that work
 /// is due twice as often; with twice of it, its key is trusted for longer than anybody remembers who has it.
 const CA_DAYS: u32 = 3_650;
@@ -56,6 +58,14 @@ pub(crate) enum CertCommand {
         tidegate cert renew certs/rates.pem certs/node-1.pem\n  \
         tidegate cert renew /etc/tidegate/rates.pem --dir /root/certs --days 30")]
     Renew(RenewArgs),
+    /// Revoke certificates: adds them to the authority's list, crl.pem, which controllers take within 10 s.
+    #[command(after_help = "Examples:\n  \
+        tidegate cert revoke certs/till.pem\n  \
+        tidegate cert revoke                  (an empty list, or what the list has)\n  \
+        tidegate controller --tls-client-ca certs/ca.pem --tls-client-crl certs/crl.pem …\n\n\
+        Their connections end, and no handshake accepts them. A certificate that was renewed has the key and the number of\n\
+        the one before: both are revoked together. Issue the same name again for a new key.")]
+    Revoke(RevokeArgs),
 }
 
 /// The authority to be made.
@@ -120,6 +130,20 @@ pub(crate) struct RenewArgs {
     days: Option<u32>,
 }
 
+/// The certificates to be revoked.
+#[derive(Debug, Args)]
+pub(crate) struct RevokeArgs {
+    /// The certificates.
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Folder of the authority.
+    #[arg(long, value_name = "DIR", default_value = "certs")]
+    dir: PathBuf,
+    /// The list [default: crl.pem in the folder of the authority].
+    #[arg(long, value_name = "FILE")]
+    list: Option<PathBuf>,
+}
+
 /// Whose certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Role {
@@ -152,6 +176,7 @@ pub(crate) fn run(command: CertCommand, global: &Global) -> Result<(), CliError>
         CertCommand::Issue(args) => issue(&args),
         CertCommand::Show { files } => show(&files, global),
         CertCommand::Renew(args) => renew(&args),
+        CertCommand::Revoke(args) => revoke(&args),
     }
 }
 
@@ -210,6 +235,19 @@ fn renew(args: &RenewArgs) -> Result<(), CliError> {
         print(&format!("{} is valid until {until}", path.display()))?;
     }
     Ok(())
+}
+
+fn revoke(args: &RevokeArgs) -> Result<(), CliError> {
+    let authority = authority(&args.dir)?;
+    let mut revoked = Vec::new();
+    for path in &args.files {
+        // Of a chain, the first is its holder's.
+        revoked.extend(read(path)?.into_iter().next());
+    }
+    let list = args.list.clone().unwrap_or_else(|| args.dir.join(LIST));
+    let (text, count) = authority.revoke(&list, &revoked).map_err(|error| failed(&error))?;
+    tidegate_tls::write(&list, &text, false, true).map_err(|error| CliError::Refused(error.to_string()))?;
+    print(&format!("{} has {count} certificates", list.display()))
 }
 
 fn authority(dir: &Path) -> Result<Authority, CliError> {

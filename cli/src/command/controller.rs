@@ -29,7 +29,7 @@ pub(crate) const LOG_FILTER: &str = "TIDEGATE_LOG";
     store = \"tidegate.redb\"\n  grpc_listen = \"127.0.0.1:7420\"\n  http_listen = \"127.0.0.1:7421\"\n  \
     http_hosts = []          # such as [\"rates.example\"]\n  \
     # tls_cert = \"controller.pem\"\n  # tls_key = \"controller-key.pem\"\n  \
-    # tls_client_ca = \"ca.pem\"\n  # tls_clients = \"required\"  # or \"optional\"\n  \
+    # tls_client_ca = \"ca.pem\"\n  # tls_client_crl = \"crl.pem\"\n  # tls_clients = \"required\"  # or \"optional\"\n  \
     # authentication = \"required\"  # or \"off\"; off is the default without tls_client_ca\n  \
     # anonymous_role = \"viewer\"    # where tls_clients is \"optional\"\n  \
     plaintext_off_loopback = false\n  \
@@ -114,6 +114,9 @@ struct TlsArgs {
     /// Authorities whose certificates callers have to show, in PEM.
     #[arg(long, value_name = "FILE")]
     tls_client_ca: Option<String>,
+    /// Lists of revoked certificates of callers, in PEM: one of each authority that signs them.
+    #[arg(long, value_name = "FILE")]
+    tls_client_crl: Option<String>,
     /// Whether callers have to show a certificate of --tls-client-ca [default: required].
     #[arg(long, value_name = "optional|required")]
     tls_clients: Option<String>,
@@ -175,6 +178,7 @@ fn overlaid(mut file: toml::Table, args: &ControllerArgs) -> Result<toml::Table,
         ("tls_cert", &args.tls.tls_cert),
         ("tls_key", &args.tls.tls_key),
         ("tls_client_ca", &args.tls.tls_client_ca),
+        ("tls_client_crl", &args.tls.tls_client_crl),
         ("tls_clients", &args.tls.tls_clients),
         ("authentication", &args.access.authentication),
         ("anonymous_role", &args.access.anonymous_role),

@@ -74,6 +74,10 @@ pub(crate) fn judge(facts: &SettingFacts) -> (Vec<Finding>, Config) {
         ("tls_cert", tls.map_or_else(none, |tls| tls.certificate.display().to_string())),
         ("tls_key", tls.map_or_else(none, |tls| tls.key.display().to_string())),
         ("tls_client_ca", authorities.map_or_else(none, |path| path.display().to_string())),
+        (
+            "tls_client_crl",
+            tls.and_then(|tls| tls.revoked.as_ref()).map_or_else(none, |path| path.display().to_string()),
+        ),
         ("tls_clients", demand.to_owned()),
         ("plaintext_off_loopback", config.plaintext_off_loopback.to_string()),
         ("authentication", if is_required { "required" } else { "off" }.to_owned()),

@@ -289,6 +289,34 @@ fn certificates_of_openssl_work_as_well_and_are_renewed_in_place() {
 }
 
 #[test]
+fn a_revoked_certificate_is_refused_as_openssl_says() {
+    let certs = Certs::new();
+    let list = certs.text("crl.pem");
+    assert_eq!(certs.ok(&["revoke"]), "certs/crl.pem has 0 certificates\n");
+    let mut settings = certs.controller();
+    settings.extend(["--tls-client-crl".to_owned(), list.clone()]);
+    let controller = Controller::with(&strs(&settings));
+    let answer = |name: &str| asked(&controller, &certs.client(Some(name)), &["status"]);
+    assert!(answer("eve").status.success() && answer("ann").status.success());
+    assert_eq!(certs.ok(&["revoke", "certs/eve.pem"]), "certs/crl.pem has 1 certificates\n");
+    eventually("the list is in force", || !answer("eve").status.success());
+    assert!(err(&answer("eve")).contains("is revoked; issue another one"), "{}", err(&answer("eve")));
+    assert!(answer("ann").status.success());
+    let checked = |name: &str| {
+        let (ca, certificate) = (certs.text("ca.pem"), certs.text(&format!("{name}.pem")));
+        said("openssl", &["verify", "-crl_check", "-CAfile", &ca, "-CRLfile", &list, &certificate])
+    };
+    assert!(checked("eve").contains("certificate revoked") && checked("ann").contains("ann.pem: OK"));
+    let signed = said("openssl", &["crl", "-in", &list, "-CAfile", &certs.text("ca.pem"), "-noout"]);
+    assert!(signed.contains("verify OK"), "{signed}");
+    let wrong = certs.refused(&["revoke", "certs/ca.pem"]);
+    assert!(wrong.contains("is an authority"), "{wrong}");
+    // A new key under the same name.
+    certs.ok(&["issue", "viewer", "eve", "--force"]);
+    assert!(answer("eve").status.success());
+}
+
+#[test]
 fn files_that_cannot_be_used_end_the_start_with_what_to_do() {
     let certs = Certs::new();
     certs.ok(&["issue", "controller", "other"]);

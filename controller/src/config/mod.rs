@@ -254,6 +254,7 @@ mod tests {
             tls_cert = "cert.pem"
             tls_key = "key.pem"
             tls_client_ca = "ca.pem"
+            tls_client_crl = "crl.pem"
             tls_clients = "optional"
             authentication = "required"
             anonymous_role = "viewer"
@@ -277,6 +278,7 @@ mod tests {
                 certificate: "cert.pem".into(),
                 key: "key.pem".into(),
                 clients: Clients::Optional("ca.pem".into()),
+                revoked: Some("crl.pem".into()),
             }),
             access: Access {
                 authentication: Some(Authentication::Required),
@@ -361,6 +363,8 @@ mod tests {
             ("tls_cert = \"c\"", "tls_cert: "),
             ("tls_key = \"k\"", "tls_key: "),
             ("tls_client_ca = \"ca\"", "tls_client_ca: "),
+            ("tls_client_crl = \"crl\"", "tls_client_crl: "),
+            ("tls_cert = \"c\"\ntls_key = \"k\"\ntls_client_crl = \"crl\"", "tls_client_crl: "),
             ("tls_cert = \"c\"\ntls_key = \"k\"\ntls_clients = \"optional\"", "tls_clients: "),
             (
                 "tls_cert = \"c\"\ntls_key = \"k\"\ntls_client_ca = \"a\"\ntls_clients = \"some\"",

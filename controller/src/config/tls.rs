@@ -1,4 +1,4 @@
-//! The settings of TLS: `tls_cert` and `tls_key`, `tls_client_ca` and `tls_clients`.
+//! The settings of TLS: `tls_cert` and `tls_key`, `tls_client_ca`, `tls_client_crl` and `tls_clients`.
 
 use tidegate_tls::{Clients, ServerFiles};
 
@@ -8,6 +8,7 @@ use super::reader::Reader;
 pub(super) fn files(reader: &mut Reader) -> Option<ServerFiles> {
     let (certificate, key) = (reader.path("tls_cert"), reader.path("tls_key"));
     let authorities = reader.path("tls_client_ca");
+    let revoked = reader.path("tls_client_crl");
     let demand = reader.word("tls_clients", &["optional", "required"]);
     match (&certificate, &key) {
         (Some(_), None) => reader.refuse("tls_cert", "goes with its key: set tls_key, too"),
@@ -18,6 +19,15 @@ pub(super) fn files(reader: &mut Reader) -> Option<ServerFiles> {
         (None, None) if demand.is_some() => {
             reader
                 .refuse("tls_clients", "has no meaning without TLS: set tls_cert, tls_key and tls_client_ca");
+        }
+        (None, None) if revoked.is_some() => {
+            reader.refuse(
+                "tls_client_crl",
+                "has no meaning without TLS: set tls_cert, tls_key and tls_client_ca",
+            );
+        }
+        (Some(_), Some(_)) if revoked.is_some() && authorities.is_none() => {
+            reader.refuse("tls_client_crl", "names no authority: set tls_client_ca");
         }
         (Some(_), Some(_)) if demand.is_some() && authorities.is_none() => {
             reader.refuse("tls_clients", "names no authority: set tls_client_ca");
@@ -30,5 +40,5 @@ pub(super) fn files(reader: &mut Reader) -> Option<ServerFiles> {
         // An authority that is named is meant.
         (Some(path), _) => Clients::Required(path),
     };
-    Some(ServerFiles { certificate: certificate?, key: key?, clients })
+    Some(ServerFiles { certificate: certificate?, key: key?, clients, revoked })
 }

@@ -81,7 +81,7 @@ mod tests {
             assert_eq!(known.collect::<Vec<_>>(), [true, false, true]);
             assert_eq!(tokens.next_id(), 9);
             store.commit(&batch).unwrap();
-            assert!(!Meta::load(&store).unwrap().get(META_TOKENS).is_some());
+            assert!(Meta::load(&store).unwrap().get(META_TOKENS).is_none());
         }
         assert_eq!(load(&store).1, Batch::new());
     }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 use tidegate_controller::{Controller, Running};
 use tidegate_tls::{
-    Authority, ClientFiles, Clients, Dial, Issued, Name, Purpose, Request, ServerFiles, root_cause, write,
+    Authority, Certificate, ClientFiles, Clients, Dial, Issued, Material, Name, Purpose, Request,
+    ServerFiles, root_cause, write,
 };
 use tonic::transport::{Channel, Endpoint};
 
@@ -38,6 +39,18 @@ impl Site {
         self.put(name, &Authority::create(None, 50).unwrap());
     }
 
+    /// Adds certificates to the list of this authority.
+    pub(crate) fn revoke(&self, authority: &str, names: &[&str]) {
+        let key = self.path(&format!("{authority}-key.pem"));
+        let authority = Authority::read(&self.path(&format!("{authority}.pem")), &key).unwrap();
+        let read =
+            |name: &&str| Material::read(&self.path(&format!("{name}.pem"))).unwrap().valid_now().unwrap();
+        let revoked: Vec<Certificate> = names.iter().map(read).collect();
+        let list = self.path("crl.pem");
+        let (text, _) = authority.revoke(&list, &revoked).unwrap();
+        write(&list, &text, false, true).unwrap();
+    }
+
     /// A certificate of a server, or of an admin.
     pub(crate) fn issue(&self, authority: &str, name: &str, days: u32) {
         let role = if name == "server" { "controller" } else { "admin" };
@@ -60,7 +73,7 @@ impl Site {
 
     pub(crate) fn files(&self, clients: Clients) -> ServerFiles {
         let (certificate, key) = (self.path("server.pem"), self.path("server-key.pem"));
-        ServerFiles { certificate, key, clients }
+        ServerFiles { certificate, key, clients, revoked: None }
     }
 
     pub(crate) fn trust(&self, authority: &str, shows: bool) -> ClientFiles {

@@ -7,7 +7,7 @@ use tidegate_controller::{Controller, Running, StartError};
 use tidegate_proto::v1;
 use tidegate_proto::v1::admin_client::AdminClient;
 use tidegate_proto::v1::grants_client::GrantsClient;
-use tidegate_tls::{ClientFiles, Clients, root_cause, write};
+use tidegate_tls::{ClientFiles, Clients, ServerFiles, root_cause, write};
 use tokio::time::{interval, timeout};
 
 use super::certificates::{Site, channel};
@@ -103,6 +103,50 @@ async fn a_certificate_of_clients_is_required_or_optional_and_of_the_right_autho
     assert!(status(&running, site.trust("ca", true)).await.is_ok());
     let refused = status(&running, site.trust("ca", false)).await.unwrap_err();
     assert!(refused.contains("the caller showed no certificate"), "{refused}");
+    running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_revoked_certificate_opens_nothing_and_its_streams_end_while_others_go_on() {
+    let site = Site::new();
+    site.issue("ca", "thief", 9);
+    site.revoke("ca", &[]);
+    let mut config = config(&site.folder);
+    let clients = Clients::Required(site.path("ca.pem"));
+    config.tls = Some(ServerFiles { revoked: Some(site.path("crl.pem")), ..site.files(clients) });
+    let running = Controller::start(config).await.unwrap();
+    let watch = async |name| {
+        let channel = channel(&running, site.shown(Some(name))).await.unwrap();
+        let request = v1::WatchRequest { have_revision: 0, have_instance: 0 };
+        let mut events = GrantsClient::new(channel.clone()).watch(request).await.unwrap().into_inner();
+        assert!(events.message().await.unwrap().is_some());
+        (channel, events)
+    };
+    let (honest, mut heard) = watch("client").await;
+    let (_, mut stolen) = watch("thief").await;
+    site.revoke("ca", &["thief"]);
+    let end = timeout(IN_FORCE_WITHIN, async { while let Ok(Some(_)) = stolen.message().await {} });
+    end.await.expect("the stream of the revoked one ends");
+    assert!(metric(&running, "tidegate_turned_away_total{surface=\"grpc\",reason=\"revoked\"} 1"));
+    let said = status(&running, site.shown(Some("thief"))).await.unwrap_err();
+    assert!(said.contains("revoked; issue another"), "{said}");
+    // Others notice nothing, and a new certificate of the same name is as good as any.
+    let binding = v1::Binding { user: "u".to_owned(), group: "default".to_owned(), ..v1::Binding::default() };
+    AdminClient::new(honest).bind(v1::BindRequest { binding: Some(binding) }).await.unwrap();
+    assert!(timeout(PATIENCE, heard.message()).await.unwrap().unwrap().is_some());
+    site.issue("ca", "thief", 9);
+    assert!(status(&running, site.shown(Some("thief"))).await.is_ok());
+    // A list that is cut off leaves the last good one in force.
+    fs::write(site.path("crl.pem"), "-----BEGIN X509 CRL-----\nAAAA\n").unwrap();
+    let broken = async {
+        let mut again = interval(AGAIN);
+        while !metric(&running, "tidegate_tls_reloads_total{outcome=\"broken\"} 1") {
+            again.tick().await;
+        }
+    };
+    timeout(IN_FORCE_WITHIN, broken).await.unwrap();
+    assert!(status(&running, site.shown(Some("client"))).await.is_ok());
+    drop(heard);
     running.shutdown().await.unwrap();
 }
 

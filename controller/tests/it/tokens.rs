@@ -333,7 +333,7 @@ async fn tokens_are_made_listed_and_revoked_by_rest_as_by_grpc() {
     let page = async |after: u64| {
         rest(&running, &root, "GET", &format!("/v1/tokens?after={after}&limit=2"), "").await.1
     };
-    let ids = |page: &serde_json::Value| {
+    let ids = |page: &Value| {
         let tokens = page["tokens"].as_array().unwrap();
         tokens.iter().map(|token| token["id"].as_u64().unwrap()).collect::<Vec<_>>()
     };
