@@ -194,13 +194,7 @@ impl Seen {
                 u64_of(table, key)?;
                 Runaway::load(&json(table, value)?).map_err(|error| bad(table, &error.to_string()))?;
             }
-            Table::Tokens => {
-                let (id, token): (_, StoredToken) = (u64_of(table, key)?, json(table, value)?);
-                if token.id() != id {
-                    return Err(bad(table, &format!("token {} has the key of another", token.id())));
-                }
-                Tokens::load(u64::MAX, [token]).map_err(|reason| bad(table, &reason))?;
-            }
+            Table::Tokens => token(key, value)?,
             Table::Quotas => {
                 StoredWindow::load(value)?;
                 checked.leftover += u64::from(!self.groups.contains_key(&group_of(table, key)?));
@@ -301,6 +295,15 @@ impl Seen {
             checked.damaged(shown(Table::Meta, key), "it is missing".to_owned());
         }
     }
+}
+
+fn token(key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+    let table = Table::Tokens;
+    let (id, token): (_, StoredToken) = (u64_of(table, key)?, json(table, value)?);
+    if token.id() != id {
+        return Err(bad(table, &format!("token {} has the key of another", token.id())));
+    }
+    Tokens::load(u64::MAX, [token]).map(drop).map_err(|reason| bad(table, &reason))
 }
 
 fn meta(checked: &mut Checked, key: &[u8], value: &[u8]) -> Result<(), StoreError> {

@@ -23,6 +23,7 @@ mod message;
 pub mod metrics;
 pub mod name;
 pub mod quantity;
+pub mod rekey;
 mod rest;
 pub mod restore;
 mod server;

@@ -20,7 +20,7 @@ const ROWS: usize = 4_096;
 /// Replaced stores that may stay beside each other, each under a name of its own.
 const MOST_ASIDE: u32 = 1_000;
 
-/// Why a copy was not made or restored. Nothing was changed.
+/// Why a copy was not made or restored, or a store got no other key. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
     /// Reading or writing a store failed.
@@ -54,6 +54,15 @@ pub enum CopyError {
         backup: PathBuf,
         /// The store.
         store: PathBuf,
+    },
+    /// A store that is to get another key had no clean stop, or is a copy.
+    #[error(
+        "{path} was not stopped cleanly, or is a copy: nodes prove by the old key what it does not know; start a \
+         controller on it, stop that with SIGTERM, and run this again"
+    )]
+    NotStopped {
+        /// The store.
+        path: PathBuf,
     },
     /// Moving the store in place aside failed.
     #[error("the store {path} cannot be put aside: {reason}")]

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use tidegate_controller::check::{Checked, check};
+use tidegate_controller::rekey::rekey;
 use tidegate_controller::restore::{CopyError, Over, backup, restore, whole};
 use tidegate_controller::store::{Draft, Row, Table as Rows};
 use tidegate_proto::v1;
@@ -17,7 +18,7 @@ use tokio::time::timeout;
 use crate::args::Global;
 use crate::command::controller::{STORE, own_folder};
 use crate::error::CliError;
-use crate::output::note;
+use crate::output::{note, print};
 use crate::page::Page;
 use crate::table::Table;
 use crate::view::StoreView;
@@ -55,6 +56,18 @@ pub(crate) enum StoreCommand {
         tidegate store check /backup/latest.redb\n  \
         tidegate store check /var/lib/tidegate --output json")]
     Check(CheckArgs),
+    /// Give a store another key that signs leases, as when a backup fell into wrong hands: what the old one has signed is
+    /// worth nothing then. Stop the controller (SIGTERM), run this, and start it again within a minute: nodes notice
+    /// nothing. Backups of before are then of another cluster.
+    ///
+    /// A store that was not stopped cleanly, or is a copy, keeps its key: nodes prove by it what the store does not know.
+    #[command(after_help = "Examples:\n  \
+        tidegate store rekey /var/lib/tidegate")]
+    Rekey {
+        /// The store, or its directory.
+        #[arg(value_name = "PATH")]
+        path: PathBuf,
+    },
 }
 
 /// Arguments of a backup.
@@ -102,6 +115,7 @@ pub(crate) async fn run(command: StoreCommand, global: &Global) -> Result<(), Cl
         StoreCommand::Backup(args) => run_backup(args, global).await,
         StoreCommand::Restore(args) => run_restore(args, global).await,
         StoreCommand::Check(args) => run_check(args, global).await,
+        StoreCommand::Rekey { path } => run_rekey(store_at(&path)).await,
     }
 }
 
@@ -206,6 +220,12 @@ async fn run_check(args: CheckArgs, global: &Global) -> Result<(), CliError> {
         path,
         message: format!("{} damages; restore it from a backup with `tidegate store restore`", view.damages),
     })
+}
+
+async fn run_rekey(path: PathBuf) -> Result<(), CliError> {
+    let store = path.clone();
+    blocking(move || rekey(&store)).await?;
+    print(&format!("{} has another key; start its controller", path.display()))
 }
 
 fn table(view: &StoreView) -> Table {

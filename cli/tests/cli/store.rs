@@ -86,6 +86,49 @@ fn a_backup_is_put_back_and_the_old_store_stays_beside_it() {
 }
 
 #[test]
+fn a_store_that_was_stopped_cleanly_gets_another_key_and_goes_on() {
+    let mut controller = Controller::start();
+    controller.ok(&["group", "create", "shop", "--rate", "2000"]);
+    let data = controller.data().to_owned();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("backup.redb");
+    controller.ok(&["store", "backup", text(&file)]);
+    let rekey = ["store", "rekey", text(&data)];
+    assert!(err(&run(&rekey)).contains("in use by another process"));
+    let key = || {
+        let store = RedbStore::peek(&data.join("tidegate.redb")).unwrap();
+        store.get(Table::Meta, &[b"proof_key".to_vec()]).unwrap()
+    };
+    // A copy of a store that was stopped cleanly.
+    controller.halt();
+    let before = key();
+    let copy = folder.path().join("copy");
+    fs::create_dir(&copy).unwrap();
+    for name in names(&data) {
+        fs::copy(data.join(&name), copy.join(&name)).unwrap();
+    }
+    assert!(err(&run(&["store", "rekey", text(&copy)])).contains("or is a copy"));
+    let output = run(&rekey);
+    assert!(output.status.success() && out(&output).contains("has another key"), "{}", err(&output));
+    assert!(key() != before && out(&run(&["store", "check", text(&data)])).contains("nothing is damaged"));
+    controller.again();
+    let status = controller.ok(&["status"]);
+    assert!(status.contains("serving") && controller.ok(&["group", "list"]).contains("shop"), "{status}");
+    // Killed: nodes may know more than the store.
+    controller.kill();
+    let before = key();
+    let refused = err(&run(&rekey));
+    assert!(
+        refused.contains("was not stopped cleanly, or is a copy") && refused.contains("SIGTERM"),
+        "{refused}"
+    );
+    assert_eq!(key(), before);
+    let old = err(&run(&["store", "restore", text(&file), "--data", text(&data), "--replace"]));
+    assert!(old.contains("of different clusters"), "{old}");
+    assert!(err(&run(&["store", "rekey", text(&folder.path().join("none"))])).contains("none"));
+}
+
+#[test]
 fn only_an_older_backup_gives_way_and_only_when_told() {
     let controller = Controller::start();
     let folder = tempfile::tempdir().unwrap();

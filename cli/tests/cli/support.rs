@@ -147,6 +147,13 @@ impl Controller {
         self.process.wait().unwrap();
     }
 
+    /// Stops it in order, to be started again.
+    pub(crate) fn halt(&mut self) {
+        let pid = Pid::from_raw(i32::try_from(self.process.id()).unwrap()).unwrap();
+        kill_process(pid, Signal::TERM).unwrap();
+        assert!(self.process.wait().unwrap().success());
+    }
+
     /// Stops it in whatever it does, or lets it go on.
     pub(crate) fn hold(&self, held: bool) {
         let pid = Pid::from_raw(i32::try_from(self.process.id()).unwrap()).unwrap();

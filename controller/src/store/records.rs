@@ -141,7 +141,12 @@ impl SavedLeases {
     /// the seal that was beside it.
     pub fn is_good(&self, found: Option<&str>, unix_ms: u64) -> bool {
         let age = unix_ms.checked_sub(self.closed_unix_ms);
-        found == Some(self.seal.as_str()) && age.is_some_and(|age| age <= MARK_KEPT_MS)
+        self.is_sealed_by(found) && age.is_some_and(|age| age <= MARK_KEPT_MS)
+    }
+
+    /// Whether this very store was closed cleanly, and no controller has started on it since.
+    pub fn is_sealed_by(&self, found: Option<&str>) -> bool {
+        found == Some(self.seal.as_str())
     }
 
     /// Time left of the lease that ends last.

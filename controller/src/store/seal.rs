@@ -49,6 +49,18 @@ impl FileSeal {
         let data = file.metadata()?;
         Ok(format!("{content} {} {}.{:09}", data.ino(), data.ctime(), data.ctime_nsec()))
     }
+
+    /// The word of the seal that is there.
+    pub(crate) fn look(&self) -> io::Result<Option<String>> {
+        let file = match File::open(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut content = Vec::new();
+        (&file).take(MAX_BYTES).read_to_end(&mut content)?;
+        self.word(&file, &String::from_utf8_lossy(&content)).map(Some)
+    }
 }
 
 impl Seal for FileSeal {
@@ -63,14 +75,7 @@ impl Seal for FileSeal {
     }
 
     fn take(&self) -> io::Result<Option<String>> {
-        let file = match File::open(&self.path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let mut content = Vec::new();
-        (&file).take(MAX_BYTES).read_to_end(&mut content)?;
-        let word = self.word(&file, &String::from_utf8_lossy(&content))?;
+        let Some(word) = self.look()? else { return Ok(None) };
         self.remove()?;
         sync_folder(&self.path)?;
         Ok(Some(word))
