@@ -342,6 +342,7 @@ fn what_is_no_jwt_of_the_provider_is_refused_by_its_fault() {
         (es(&with("groups", json!("opsy"))), "no role is for this JWT"),
         (es(&with("sub", json!("a b"))), "no name of an identity"),
         (es(&with("sub", json!(7))), "no name of an identity"),
+        (es(&with("sub", json!(["ann"]))), "no name of an identity"),
         // The text.
         (es(&with("pad", json!("x".repeat(9_000)))), "at most 8192 are read"),
         (format!("{valid}.x"), "it has not three parts"),

@@ -53,7 +53,8 @@ fn time(claims: &Value, claim: &'static str) -> Result<Option<u64>, JwtError> {
         None => Ok(None),
         Some(Value::Number(number)) => {
             let text = number.to_string();
-            let whole = text.split('.').next().unwrap_or_default();
+            // Written with an exponent it is far beyond any time, or nearly zero, and its first digits are no seconds.
+            let whole = text.split('.').next().filter(|_| !text.contains('e')).unwrap_or_default();
             let seconds: u64 = whole.parse().map_err(|_| JwtError::Claim(claim))?;
             Ok(Some(seconds.saturating_mul(1_000)))
         }
@@ -91,6 +92,9 @@ mod tests {
             ("exp", json!("100")),
             ("exp", json!(-1)),
             ("exp", json!(1e300)),
+            ("exp", json!(1.5e-7)),
+            ("nbf", json!(1.5e300)),
+            ("iat", json!(1.5e16)),
             ("exp", json!(null)),
             ("exp", json!([100])),
             ("nbf", json!("1")),
