@@ -10,6 +10,7 @@ mod console;
 mod core;
 mod fingerprint;
 mod grants;
+mod identity;
 mod input;
 mod memory;
 mod requests;
@@ -21,17 +22,20 @@ mod store;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 13] = [
     ("config", config::run),
     ("console", console::run),
     ("core", core::run),
     ("fingerprint", fingerprint::run),
     ("grants", grants::run),
+    ("identities", identity::certificates),
+    ("jwt", identity::jwt),
     ("mysql", tidegate_gateway::fuzzing::mysql),
     ("postgres", tidegate_gateway::fuzzing::postgres),
     ("rest", rest::run),
     ("sql", sql::run),
     ("store", store::run),
+    ("tokens", identity::tokens),
 ];
 
 /// Runs one input through the target of this name.

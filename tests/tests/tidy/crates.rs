@@ -37,7 +37,7 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("test-servers", &[]),
         ("sim", &["controller", "core", "proto"]),
         ("lab", &["core", "sim"]),
-        ("properties", &["controller", "core", "cost-model", "gateway", "proto", "sql", "tls"]),
+        ("properties", &["controller", "core", "cost-model", "gateway", "listener", "proto", "sql", "tls"]),
         ("fuzz", &["properties"]),
         ("tests", &["client", "core", "proto", "sim", "test-servers"]),
         (

@@ -1,0 +1,4 @@
+//! The target `identities`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| tidegate_properties::run("identities", input));
