@@ -4,6 +4,7 @@
 //! groups, bindings and nodes, and the adapters for gRPC and REST. [`Controller::start`] runs it in-process.
 
 pub mod accounts;
+pub mod alarms;
 mod answers;
 pub mod check;
 pub mod clock;
@@ -22,6 +23,7 @@ mod listening;
 mod message;
 pub mod metrics;
 pub mod name;
+mod outgoing;
 pub mod quantity;
 pub mod rekey;
 mod rest;

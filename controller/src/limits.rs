@@ -135,6 +135,10 @@ pub const MAX_GROUP_SERIES: usize = 1_000;
 pub const FLUSH_EVERY: Span = Span::millis(500);
 /// Time between two looks at what groups use, for the charts of the console: a second of the rates of live groups.
 pub const SAMPLE_EVERY: Span = Span::secs(1);
+/// Time between two looks for alarms. Nodes report once a second; twice of it would miss short waits.
+pub const ALARMS_EVERY: Span = Span::secs(1);
+/// Time for the last deliveries to webhooks at shutdown, beside the end of open streams.
+pub const LAST_DELIVERIES_WITHIN: Span = Span::secs(3);
 /// Time between rounds of pruning the history and folding silent incarnations.
 pub const TIDY_EVERY: Span = Span::secs(60);
 /// Longest sleep of the task that ends leases.

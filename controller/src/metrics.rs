@@ -4,6 +4,7 @@
 //! group are bounded: the first [`MAX_GROUP_SERIES`] groups that are charged have their own, the rest share the label
 //! `_other`, which is no valid group name.
 
+mod alarms;
 mod charges;
 mod providers;
 
@@ -26,6 +27,7 @@ use crate::limits::MAX_GROUP_SERIES;
 
 pub use charges::Charges;
 
+use alarms::AlarmMetrics;
 use charges::GroupCounters;
 use providers::ProviderMetrics;
 
@@ -140,6 +142,8 @@ pub struct Metrics {
     requests: Family<RequestLabel, Counter>,
     /// TLS of the listeners.
     pub(crate) tls: TlsMetrics,
+    /// Alarms and webhooks.
+    pub(crate) alarms: AlarmMetrics,
     /// Providers of identity.
     pub(crate) providers: ProviderMetrics,
     convictions: Family<ActionLabel, Counter>,
@@ -251,6 +255,7 @@ impl Metrics {
         );
         self.tls.register(registry);
         self.providers.register(registry);
+        self.alarms.register(registry);
         registry.register(
             "requests",
             "Requests, by listener and how they were answered",

@@ -25,14 +25,15 @@ use tokio::time::{interval, sleep_until, timeout};
 use tonic::service::Routes;
 use tonic_health::server::{HealthReporter, health_reporter};
 
+use crate::alarms::{AlarmSettings, Alarms};
 use crate::clock::{Clock, duration};
 use crate::config::{Authentication, Config, ConfigError};
 use crate::grpc::{AdminAdapter, GrantsAdapter, StatementsAdapter};
 use crate::identity::guard::Guard;
 use crate::identity::{FirstToken, provider};
 use crate::limits::{
-    DRAIN_WITHIN, FLUSH_EVERY, MAX_GRPC_CONNECTIONS, MAX_REST_CONNECTIONS, SAMPLE_EVERY, TIDY_EVERY,
-    TOKENS_EVERY,
+    ALARMS_EVERY, DRAIN_WITHIN, FLUSH_EVERY, MAX_GRPC_CONNECTIONS, MAX_REST_CONNECTIONS, SAMPLE_EVERY,
+    TIDY_EVERY, TOKENS_EVERY,
 };
 use crate::service::{Service, ServiceConfig};
 use crate::store::{RedbStore, Store, StoreError};
@@ -69,6 +70,9 @@ pub enum StartError {
     /// Certificate, key or trust of the listeners cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// A webhook cannot be used.
+    #[error("{0}")]
+    Webhook(String),
     /// Building a part of the controller failed.
     #[error("the controller cannot be started: {0}")]
     Internal(String),
@@ -105,6 +109,8 @@ pub struct Running {
     upkeep: Vec<JoinHandle<()>>,
     /// What may be cut off at any time.
     fetching: Vec<JoinHandle<()>>,
+    /// What ends soon after the stop.
+    telling: Vec<JoinHandle<()>>,
 }
 
 impl Controller {
@@ -131,6 +137,7 @@ impl Controller {
         config.check().map_err(StartError::Config)?;
         let is_guarded = config.authentication() == Authentication::Required;
         let by_tokens = is_guarded && config.certifies_nobody() && !config.provides_admins();
+        config.alarms.check_secrets().map_err(StartError::Webhook)?;
         let tls = config.tls.map(|files| Server::load(files, &PROTOCOLS)).transpose()?;
         let grpc = listen("grpc_listen", config.grpc_listen)?;
         let http = listen("http_listen", config.http_listen)?;
@@ -189,8 +196,9 @@ impl Controller {
             service.listens_under(Arc::clone(&tls));
             upkeep.push(tokio::spawn(Upkeep::new(tls, service.metrics.tls.clone()).keep(until())));
         }
+        let telling = watch_alarms(config.alarms, &service, &stopped, &mut upkeep);
         tracing::info!(%grpc_addr, %rest_addr, "controller started");
-        Ok(Running { grpc_addr, rest_addr, service, stopping, servers, upkeep, fetching })
+        Ok(Running { grpc_addr, rest_addr, service, stopping, servers, upkeep, fetching, telling })
     }
 }
 
@@ -220,13 +228,17 @@ impl Running {
     /// Stops as a crash would: nothing is saved, the next start recovers. For tests of that.
     pub async fn abort(mut self) {
         self.stopping.send_replace(true);
-        self.servers.iter().for_each(JoinHandle::abort);
+        self.servers.iter().chain(&self.telling).for_each(JoinHandle::abort);
         self.wind_up().await;
     }
 
     /// Waits until no task uses the store any more.
     async fn wind_up(&mut self) {
         self.fetching.iter().for_each(JoinHandle::abort);
+        for task in self.telling.drain(..) {
+            // At a crash it was aborted.
+            let _ = task.await;
+        }
         for task in &mut self.upkeep {
             // They end by themselves, after a commit that is under way.
             if let Err(error) = task.await {
@@ -248,7 +260,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        for task in self.servers.iter().chain(&self.upkeep).chain(&self.fetching) {
+        for task in self.servers.iter().chain(&self.upkeep).chain(&self.fetching).chain(&self.telling) {
             task.abort();
         }
         // Streams run in tasks of their own.
@@ -353,6 +365,20 @@ fn watch_tokens(
             first.look(&service);
         }
     })
+}
+
+/// Looks for alarms, and tells webhooks.
+fn watch_alarms(
+    settings: AlarmSettings,
+    service: &Arc<Service>,
+    stopped: &flag::Receiver<bool>,
+    upkeep: &mut Vec<JoinHandle<()>>,
+) -> Vec<JoinHandle<()>> {
+    let alarms = Arc::new(Alarms::begin(settings, service));
+    service.watched_by(Arc::clone(&alarms));
+    let (telling, of) = (alarms.deliver(stopped), Arc::clone(service));
+    upkeep.push(every(ALARMS_EVERY, stopped.clone(), move || alarms.look(&of)));
+    telling
 }
 
 /// Repeats a call that waits for the disk, in a task of its own.

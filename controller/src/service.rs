@@ -20,6 +20,7 @@ use tidegate_core::units::{Rate, Span};
 use tidegate_tls::Server;
 use tokio::sync::{broadcast, watch as flag};
 
+use crate::alarms::Alarms;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::statements::Statistics;
@@ -78,6 +79,8 @@ pub struct Service {
     rules: flag::Sender<u64>,
     /// TLS of the listeners, if they have it.
     tls: OnceLock<Arc<Server>>,
+    /// Alarms, once they are looked for.
+    alarms: OnceLock<Arc<Alarms>>,
     /// Counters of all that happens here.
     pub metrics: Arc<Metrics>,
 }
@@ -220,6 +223,12 @@ impl Service {
     pub(crate) fn listens_under(&self, tls: Arc<Server>) {
         // A controller has one pair of listeners.
         let _ = self.tls.set(tls);
+    }
+
+    /// Reports these alarms in the status.
+    pub(crate) fn watched_by(&self, alarms: Arc<Alarms>) {
+        // A controller has one set of them.
+        let _ = self.alarms.set(alarms);
     }
 
     /// The sender of events about changed definitions.

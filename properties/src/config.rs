@@ -5,6 +5,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
+use tidegate_controller::alarms::{Thresholds, Webhook};
 use tidegate_controller::config::{Access, Authentication, Config, ConfigError};
 use tidegate_controller::identity::Rule;
 use tidegate_controller::identity::provider::{Mapping, Provider, Source};
@@ -109,6 +110,25 @@ fn provider(provider: &Provider) -> String {
     )
 }
 
+fn webhook(webhook: &Webhook) -> String {
+    let path = |path: &Path| quoted(path.to_str().expect("a path from a text"));
+    let list = |key: &str, words: Vec<String>| match words.is_empty() {
+        true => String::new(),
+        false => format!("{key} = {words:?}\n"),
+    };
+    let ca = webhook.authorities.as_deref().map_or(String::new(), |file| format!("ca = {}\n", path(file)));
+    let kinds = list("kinds", webhook.kinds.iter().map(|kind| kind.as_str().to_owned()).collect());
+    let groups = list("groups", webhook.groups.clone());
+    let url = webhook.url.reveal();
+    let plaintext = if url.starts_with("http:") { "plaintext = true\n" } else { "" };
+    format!(
+        "\n[[webhook]]\nname = {}\nurl = {}\nsecret_file = {}\n{ca}{kinds}{groups}{plaintext}",
+        quoted(&webhook.name),
+        quoted(&url),
+        path(&webhook.secret_file)
+    )
+}
+
 fn mapping(role: &Mapping) -> String {
     let groups = role.scope.as_ref().map_or(String::new(), |scope| {
         let names: Vec<String> = scope.iter().map(|group| format!("\"{group}\"")).collect();
@@ -125,10 +145,16 @@ fn written(config: &Config) -> String {
     let capacity = limit_text(config.capacity);
     let tls = config.tls.as_ref().map(files).unwrap_or_default();
     let (access, rules) = access(&config.access);
+    let Thresholds { throttled_for, resolved_after, quota_percent } = config.alarms.thresholds;
+    let alarms = format!(
+        "alarm_throttled_for = \"{}us\"\nalarm_resolved_after = \"{}us\"\nalarm_quota_percent = {quota_percent}\n",
+        throttled_for.0, resolved_after.0
+    );
+    let webhooks: String = config.alarms.webhooks.iter().map(webhook).collect();
     let fence = config.fence.map_or(String::new(), |span| format!("fence = \"{}us\"\n", span.0));
     format!(
         "store = {}\n{tls}{access}plaintext_off_loopback = {}\ngrpc_listen = \"{}\"\nhttp_listen = \"{}\"\nallow_remote = {}\ncapacity = \"{capacity}\"\n\
-         drift_ppm = {}\nmargin = \"{}us\"\n{fence}{rules}",
+         drift_ppm = {}\nmargin = \"{}us\"\n{fence}{alarms}{rules}{webhooks}",
         toml::Value::from(store),
         config.plaintext_off_loopback,
         config.grpc_listen,

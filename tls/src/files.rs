@@ -155,6 +155,11 @@ impl Material {
         &self.path
     }
 
+    /// All of it, where it is neither a certificate nor a key in PEM.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// The certificates in it, at least one.
     ///
     /// # Errors
@@ -198,10 +203,6 @@ impl Material {
             (from, _) if from > now => Err(TlsError::NotYetValid { path, subject, from }),
             _ => Ok(certificate),
         }
-    }
-
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes
     }
 
     pub(crate) fn malformed(&self, what: &'static str, error: &PemError) -> TlsError {

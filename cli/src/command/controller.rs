@@ -36,11 +36,14 @@ pub(crate) const LOG_FILTER: &str = "TIDEGATE_LOG";
     allow_remote = false\n  capacity = \"unlimited\"      # such as \"20000 RU/s\"\n  drift_ppm = 1000\n  \
     margin = \"50ms\"\n  \
     # fence = \"2s\"          # for storage that can move to another machine\n  \
+    alarm_throttled_for = \"60s\"\n  alarm_resolved_after = \"60s\"\n  alarm_quota_percent = 80\n  \
     # [[identity]]           # whose a certificate of others is\n  \
     # san = \"spiffe://prod/ns/shop/sa/till\"\n  # role = \"node\"\n  # groups = [\"shop\"]\n  \
     # [[provider]]           # whose JWTs are believed\n  # name = \"dex\"\n  # issuer = \"https://dex.example\"\n  \
     # audience = \"tidegate\"\n  # [[provider.role]]\n  # claim = \"groups\"\n  # value = \"ops\"\n  \
-    # role = \"operator\"\n\n\
+    # role = \"operator\"\n  \
+    # [[webhook]]            # who is told of alarms\n  # name = \"ops\"\n  \
+    # url = \"https://hooks.example/tidegate\"\n  # secret_file = \"ops.secret\"\n\n\
     Log filter: TIDEGATE_LOG, such as `debug`.")]
 pub(crate) struct ControllerArgs {
     /// Settings, in TOML.
@@ -76,6 +79,8 @@ pub(crate) struct ControllerArgs {
     tls: TlsArgs,
     #[command(flatten)]
     access: AccessArgs,
+    #[command(flatten)]
+    alarms: AlarmArgs,
     /// Listen beyond the own machine without TLS: everyone on the way can read and change what is said.
     #[arg(long)]
     plaintext_off_loopback: bool,
@@ -100,6 +105,20 @@ struct AccessArgs {
     /// Listen beyond the own machine where callers prove nothing: all who reach it may do everything.
     #[arg(long)]
     allow_remote: bool,
+}
+
+/// When alarms are raised, which the log, the status and webhooks show.
+#[derive(Debug, Args)]
+struct AlarmArgs {
+    /// How long operations of a group wait before that is an alarm, 1s to 24h [default: 60s].
+    #[arg(long, value_name = "TIME")]
+    alarm_throttled_for: Option<String>,
+    /// How long its condition does not hold before an alarm is over, 1s to 24h [default: 60s].
+    #[arg(long, value_name = "TIME")]
+    alarm_resolved_after: Option<String>,
+    /// How much of a quota is used when that is an alarm, 1 to 98 [default: 80].
+    #[arg(long, value_name = "PERCENT")]
+    alarm_quota_percent: Option<u32>,
 }
 
 /// Certificates of the listeners and of their callers.
@@ -182,14 +201,19 @@ fn overlaid(mut file: toml::Table, args: &ControllerArgs) -> Result<toml::Table,
         ("tls_clients", &args.tls.tls_clients),
         ("authentication", &args.access.authentication),
         ("anonymous_role", &args.access.anonymous_role),
+        ("alarm_throttled_for", &args.alarms.alarm_throttled_for),
+        ("alarm_resolved_after", &args.alarms.alarm_resolved_after),
     ];
     for (key, value) in texts {
         if let Some(value) = value {
             set(key, toml::Value::String(value.clone()));
         }
     }
-    if let Some(drift) = args.drift_ppm {
-        set("drift_ppm", toml::Value::Integer(drift.into()));
+    let numbers = [("drift_ppm", args.drift_ppm), ("alarm_quota_percent", args.alarms.alarm_quota_percent)];
+    for (key, value) in numbers {
+        if let Some(value) = value {
+            set(key, toml::Value::Integer(value.into()));
+        }
     }
     if !args.http_host.is_empty() {
         set("http_hosts", args.http_host.clone().into());

@@ -58,6 +58,28 @@ pub(crate) fn judge(facts: &SettingFacts) -> (Vec<Finding>, Config) {
             None => "default".to_owned(),
         }
     };
+    findings.extend(
+        in_force(&config)
+            .into_iter()
+            .map(|(setting, value)| Finding::ok(AREA, format!("{setting} = {value} ({})", from(setting)))),
+    );
+    findings.push(Finding::ok(AREA, format!("endpoint = {} ({})", facts.endpoint, facts.endpoint_from)));
+    match &facts.log {
+        Some((text, Err(error))) => findings.push(Finding::failed(
+            AREA,
+            format!("TIDEGATE_LOG={text}: {error}"),
+            "write a filter such as info or tidegate_controller=debug, or unset it",
+        )),
+        Some((text, Ok(()))) => {
+            findings.push(Finding::ok(AREA, format!("log filter = {text} (TIDEGATE_LOG)")));
+        }
+        None => {}
+    }
+    (findings, config)
+}
+
+/// Every setting, and its value.
+fn in_force(config: &Config) -> Vec<(&'static str, String)> {
     let (none, tls) = (|| "none".to_owned(), config.tls.as_ref());
     let (authorities, demand) = match tls.map(|tls| &tls.clients) {
         None | Some(Clients::Anonymous) => (None, "none"),
@@ -66,7 +88,8 @@ pub(crate) fn judge(facts: &SettingFacts) -> (Vec<Finding>, Config) {
     };
     let is_required = config.authentication() == Authentication::Required;
     let hosts = config.http_hosts.join(", ");
-    let shown = [
+    let thresholds = config.alarms.thresholds;
+    vec![
         ("store", config.store.display().to_string()),
         ("grpc_listen", config.grpc_listen.to_string()),
         ("http_listen", config.http_listen.to_string()),
@@ -89,23 +112,11 @@ pub(crate) fn judge(facts: &SettingFacts) -> (Vec<Finding>, Config) {
         ("drift_ppm", config.drift_ppm.to_string()),
         ("margin", config.margin.to_string()),
         ("fence", config.fence.map_or_else(|| "none".to_owned(), |fence| fence.to_string())),
-    ];
-    findings.extend(
-        shown.map(|(setting, value)| Finding::ok(AREA, format!("{setting} = {value} ({})", from(setting)))),
-    );
-    findings.push(Finding::ok(AREA, format!("endpoint = {} ({})", facts.endpoint, facts.endpoint_from)));
-    match &facts.log {
-        Some((text, Err(error))) => findings.push(Finding::failed(
-            AREA,
-            format!("TIDEGATE_LOG={text}: {error}"),
-            "write a filter such as info or tidegate_controller=debug, or unset it",
-        )),
-        Some((text, Ok(()))) => {
-            findings.push(Finding::ok(AREA, format!("log filter = {text} (TIDEGATE_LOG)")));
-        }
-        None => {}
-    }
-    (findings, config)
+        ("alarm_throttled_for", thresholds.throttled_for.to_string()),
+        ("alarm_resolved_after", thresholds.resolved_after.to_string()),
+        ("alarm_quota_percent", thresholds.quota_percent.to_string()),
+        ("webhook", format!("{} webhooks", config.alarms.webhooks.len())),
+    ]
 }
 
 /// The settings of the file, and what it is called.

@@ -64,6 +64,11 @@ impl Accounts {
         self.charged.remove(&id);
     }
 
+    /// Operations that were refused or gave up, of groups that were charged lately.
+    pub(crate) fn refused(&self) -> impl Iterator<Item = (GroupId, u128)> {
+        self.live.keys().map(|id| (*id, self.ledger.total(*id).throttled))
+    }
+
     /// Groups with claims that are counted apart.
     pub(crate) fn apart(&self) -> impl Iterator<Item = (GroupId, &Total)> {
         self.ledger.groups_apart()

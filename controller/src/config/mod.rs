@@ -5,6 +5,7 @@
 //! what is given up without: `plaintext_off_loopback` and `allow_remote`.
 
 mod access;
+mod alarms;
 mod provider;
 mod reader;
 mod tls;
@@ -17,6 +18,7 @@ use tidegate_tls::{Clients, ServerFiles};
 
 pub use access::{Access, Authentication};
 
+use crate::alarms::AlarmSettings;
 use crate::identity::Role;
 use crate::identity::provider::Provider;
 use reader::Reader;
@@ -61,6 +63,8 @@ pub struct Config {
     /// Time without a successful write to the store after which nothing is granted; `None`: grants do not depend on the
     /// store.
     pub fence: Option<Span>,
+    /// When alarms are raised, and who is told.
+    pub alarms: AlarmSettings,
 }
 
 impl Default for Config {
@@ -79,6 +83,7 @@ impl Default for Config {
             drift_ppm: 1_000,
             margin: Span::millis(50),
             fence: None,
+            alarms: AlarmSettings::default(),
         }
     }
 }
@@ -131,6 +136,7 @@ impl Config {
             drift_ppm: reader.number("drift_ppm", 0, MAX_DRIFT_PPM).unwrap_or(defaults.drift_ppm),
             margin: reader.span("margin", Span(0), MAX_MARGIN).unwrap_or(defaults.margin),
             fence: reader.span("fence", FENCE.0, FENCE.1).or(defaults.fence),
+            alarms: alarms::alarms(&mut reader),
         };
         let mut errors = reader.finish();
         errors.extend(config.check().err().unwrap_or_default());
@@ -290,6 +296,7 @@ mod tests {
             drift_ppm: 500,
             margin: Span::millis(100),
             fence: Some(Span::secs(2)),
+            alarms: AlarmSettings::default(),
         };
         assert_eq!(config, expected);
     }

@@ -119,7 +119,7 @@ fn role(number: usize, mut table: Table) -> Result<Mapping, String> {
 }
 
 /// One text, or several.
-fn texts(key: &'static str, value: Value) -> Result<Vec<String>, String> {
+pub(super) fn texts(key: &'static str, value: Value) -> Result<Vec<String>, String> {
     let values = match value {
         Value::Array(values) => values,
         one => vec![one],
@@ -131,7 +131,7 @@ fn texts(key: &'static str, value: Value) -> Result<Vec<String>, String> {
     values.into_iter().map(text).collect()
 }
 
-fn path(table: &mut Table, key: &'static str) -> Result<Option<PathBuf>, String> {
+pub(super) fn path(table: &mut Table, key: &'static str) -> Result<Option<PathBuf>, String> {
     match text(table, key)? {
         Some(empty) if empty.is_empty() => Err(format!("{key}: is empty; write a path")),
         found => Ok(found.map(PathBuf::from)),

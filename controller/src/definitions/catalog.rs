@@ -31,6 +31,24 @@ pub struct Catalog {
     capacity: Option<Rate>,
 }
 
+/// What groups are promised together.
+#[derive(Clone, Copy)]
+pub struct Guarantees<'c>(pub &'c Catalog);
+
+impl<'c> Guarantees<'c> {
+    /// Groups, or the top, with guarantees right below.
+    pub fn parents(self) -> impl Iterator<Item = Option<GroupId>> + 'c {
+        self.0.guaranteed.keys().copied()
+    }
+
+    /// The sum of the guarantees below one group, or of the top, and its limit, if the sum is more.
+    pub fn oversubscription(self, parent: Option<GroupId>) -> Option<(Rate, Rate)> {
+        let limit = parent.map_or(self.0.capacity, |parent| self.0.effective_limit(parent))?;
+        let sum = *self.0.guaranteed.get(&parent)?;
+        (sum > i128::from(limit.0)).then(|| (Rate(i64::try_from(sum).unwrap_or(i64::MAX)), limit))
+    }
+}
+
 #[derive(Debug)]
 struct Entry {
     definition: Definition,

@@ -17,6 +17,7 @@ pub(crate) mod sessions;
 pub mod standing;
 pub(crate) mod succession;
 pub(crate) mod view;
+pub(crate) mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -123,6 +123,11 @@ fn first_mark(engine: &Engine, group: GroupId, quota: &Quota) -> Ru {
 }
 
 impl Quotas {
+    /// Groups with a quota.
+    pub(super) fn groups(&self) -> impl Iterator<Item = GroupId> {
+        self.windows.keys().copied()
+    }
+
     /// Takes in a group's definition; the next roll opens a window if it needs one.
     pub(crate) fn define(&mut self, group: GroupId, quota: Option<&Quota>) {
         match (quota, self.windows.get_mut(&group)) {

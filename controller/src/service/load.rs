@@ -60,6 +60,7 @@ impl Service {
             events: broadcast::Sender::new(WATCH_QUEUE),
             rules: flag::Sender::new(0),
             tls: OnceLock::new(),
+            alarms: OnceLock::new(),
             statistics: Mutex::new(statements),
             metrics,
         };

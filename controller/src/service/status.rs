@@ -36,6 +36,7 @@ pub struct Status {
 impl Service {
     /// The controller at a glance.
     pub fn status(&self) -> Status {
+        let alarms = self.alarms.get().map(|alarms| alarms.warnings()).unwrap_or_default();
         let state = self.lock();
         let recovery = state.leasing.recovery(self.clock.now());
         let mut warnings = Vec::new();
@@ -80,6 +81,7 @@ impl Service {
                 "{failures} store commits failed since start; check the disk and its free space"
             ));
         }
+        warnings.extend(alarms);
         Status {
             epoch: state.leasing.lead().epoch(),
             revision: state.definitions.revision(),

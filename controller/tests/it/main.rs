@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod admin;
 #[cfg(test)]
+mod alarms;
+#[cfg(test)]
 mod apply;
 #[cfg(test)]
 mod backup;
@@ -53,6 +55,8 @@ mod naive;
 mod narrowed;
 #[cfg(test)]
 mod proofs;
+#[cfg(test)]
+mod receiver;
 #[cfg(test)]
 mod recoveries;
 #[cfg(test)]

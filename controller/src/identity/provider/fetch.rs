@@ -1,17 +1,15 @@
 //! Brings a provider's keys: one GET over HTTPS, bounded in time and bytes, without a redirect.
 
-use std::future::poll_fn;
 use std::time::Duration;
 
 use axum::body::Bytes;
 use http::{Request, StatusCode, Uri, header};
-use http_body_util::{BodyExt as _, Empty, Limited};
-use hyper::client::conn::http1;
+use http_body_util::{BodyExt as _, Limited};
 use serde::Deserialize;
-use tidegate_tls::{ClientFiles, Dial, root_cause};
-use tower::Service as _;
+use tidegate_tls::{ClientFiles, root_cause};
 
 use super::settings::{Provider, Source, address};
+use crate::outgoing;
 
 /// Time for one answer. Half of it is short for a provider that is far away; twice of it only waits for one that hangs.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
@@ -66,26 +64,10 @@ async fn get(url: &str, provider: &Provider) -> Result<Vec<u8>, String> {
 }
 
 async fn exchange(uri: &Uri, files: ClientFiles) -> Result<Vec<u8>, String> {
-    let mut dial = Dial::new(files, ANSWER_WITHIN).speaking_http1();
-    let ready = poll_fn(|context| dial.poll_ready(context)).await;
-    ready.map_err(|error| error.to_string())?;
-    let stream = dial.call(uri.clone()).await.map_err(|error| {
-        // The flag is the commands'; a provider has a setting.
-        root_cause(&error).replace("(--ca)", "(ca in [[provider]])")
-    })?;
-    let said = |error: hyper::Error| root_cause(&error);
-    let (mut sender, connection) = http1::handshake(stream).await.map_err(said)?;
-    // It ends with its sender.
-    tokio::spawn(connection);
-    let path = uri.path_and_query().map_or("/", |path| path.as_str());
-    let host = uri.authority().map(ToString::to_string).unwrap_or_default();
-    let request = Request::get(path)
-        .header(header::HOST, host)
-        .header(header::ACCEPT, "application/json")
-        .header(header::USER_AGENT, concat!("tidegate/", env!("CARGO_PKG_VERSION")))
-        .body(Empty::<Bytes>::new())
-        .map_err(|error| error.to_string())?;
-    let answer = sender.send_request(request).await.map_err(said)?;
+    let request = Request::get("/").header(header::ACCEPT, "application/json");
+    let sent = outgoing::send(uri, files, ("provider", ANSWER_WITHIN), request, Bytes::new()).await?;
+    // The connection lasts until the body is read.
+    let (answer, _connection) = (sent.response, sent.connection);
     match answer.status() {
         StatusCode::OK => {}
         status if status.is_redirection() => {

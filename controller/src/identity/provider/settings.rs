@@ -9,6 +9,7 @@ use tidegate_core::units::Span;
 
 use super::mapping::{Claim, Mapping, MappingError};
 use crate::name::{NameError, principal_part};
+use crate::outgoing::is_here;
 use crate::quantity::cut;
 
 /// Algorithms that a provider may sign by: with a key pair each, so that nobody who can verify can sign. *Source:*
@@ -174,12 +175,10 @@ pub(super) fn address(key: &'static str, text: &str) -> Result<Uri, ProviderErro
     let wrong = || ProviderError::Address { key, text: cut(text) };
     let uri = Uri::from_str(text).ok().filter(|_| text.len() <= MAX_TEXT).ok_or_else(wrong)?;
     let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
-    let is_here = host == "localhost"
-        || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback());
     let has_user = uri.authority().is_some_and(|authority| authority.as_str().contains('@'));
     match uri.scheme_str() {
         Some("https") if !host.is_empty() && !has_user => Ok(uri),
-        Some("http") if is_here && !has_user => Ok(uri),
+        Some("http") if is_here(&uri) && !has_user => Ok(uri),
         _ => Err(wrong()),
     }
 }
