@@ -15,7 +15,8 @@ use crate::clock::Clock;
 use crate::definitions::bindings::Principal;
 use crate::definitions::cost_tables::Roles;
 use crate::definitions::definition::Definition;
-use crate::identity::tokens::{EarlierTokens, StoredToken, Tokens};
+use crate::identity::token_of;
+use crate::identity::tokens::{EarlierTokens, Tokens};
 use crate::leasing::clients::StoredClient;
 use crate::leasing::lineage::Lineage;
 use crate::leasing::proof::KEY_BYTES;
@@ -194,7 +195,10 @@ impl Seen {
                 u64_of(table, key)?;
                 Runaway::load(&json(table, value)?).map_err(|error| bad(table, &error.to_string()))?;
             }
-            Table::Tokens => token(key, value)?,
+            Table::Tokens => {
+                let alone = Tokens::load(u64::MAX, [token_of(key, value)?]);
+                alone.map(drop).map_err(|reason| bad(table, &reason))?;
+            }
             Table::Quotas => {
                 StoredWindow::load(value)?;
                 checked.leftover += u64::from(!self.groups.contains_key(&group_of(table, key)?));
@@ -295,15 +299,6 @@ impl Seen {
             checked.damaged(shown(Table::Meta, key), "it is missing".to_owned());
         }
     }
-}
-
-fn token(key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-    let table = Table::Tokens;
-    let (id, token): (_, StoredToken) = (u64_of(table, key)?, json(table, value)?);
-    if token.id() != id {
-        return Err(bad(table, &format!("token {} has the key of another", token.id())));
-    }
-    Tokens::load(u64::MAX, [token]).map(drop).map_err(|reason| bad(table, &reason))
 }
 
 fn meta(checked: &mut Checked, key: &[u8], value: &[u8]) -> Result<(), StoreError> {

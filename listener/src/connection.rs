@@ -152,6 +152,8 @@ pub(super) async fn serve(
     mut stopped: flag::Receiver<bool>,
 ) {
     let local = stream.local_addr().ok();
+    // Before the handshake, so that no list comes between the two unseen.
+    let renewals = door.tls.as_ref().and_then(|tls| tls.renewals());
     let opening = async {
         match door.tls.clone() {
             None => opening::plain(door, stream).await.map(Either::Left),
@@ -170,7 +172,7 @@ pub(super) async fn serve(
         }
         Some(Either::Right(stream)) => {
             let peer = Peer::of(door, local, peer, opening::shown(&stream).as_ref());
-            let revoked = opening::revoked(door, &stream);
+            let revoked = opening::revoked(door, renewals, &stream);
             converse(door, stream, peer, revoked, stopped).await;
         }
     }

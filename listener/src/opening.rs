@@ -12,6 +12,7 @@ use std::time::Duration;
 use tidegate_tls::{Certificate, Server};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::sync::watch as flag;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_rustls::server::TlsStream;
 
@@ -112,15 +113,19 @@ pub(super) fn shown(begun: &Begun<TlsStream<TcpStream>>) -> Option<Certificate> 
     Certificate::of(shown).ok()
 }
 
-/// Waits until the certificate that the peer showed is revoked.
-pub(super) fn revoked(door: &Door, begun: &Begun<TlsStream<TcpStream>>) -> impl Future<Output = ()> + use<> {
-    let tls = door.tls.clone().filter(|tls| tls.has_lists());
-    let shown = begun.stream.get_ref().1.peer_certificates().filter(|_| tls.is_some());
+/// Waits until the certificate that the peer showed is revoked, by lists renewed since `renewals` was taken.
+pub(super) fn revoked(
+    door: &Door,
+    renewals: Option<flag::Receiver<u64>>,
+    begun: &Begun<TlsStream<TcpStream>>,
+) -> impl Future<Output = ()> + use<> {
+    let shown = begun.stream.get_ref().1.peer_certificates().filter(|_| renewals.is_some());
     // Kept for as long as the connection, where it can be of use.
     let chain: Option<Vec<_>> = shown.map(|chain| chain.iter().map(|one| one.clone().into_owned()).collect());
+    let tls = door.tls.clone();
     async move {
-        match (tls, chain) {
-            (Some(tls), Some(chain)) => tls.revoked(&chain).await,
+        match (tls, renewals, chain) {
+            (Some(tls), Some(renewals), Some(chain)) => tls.revoked(renewals, &chain).await,
             _ => std::future::pending().await,
         }
     }

@@ -113,19 +113,17 @@ impl Server {
         TlsAcceptor::from(Arc::clone(&self.in_force.load().config))
     }
 
-    /// Whether its files have lists of revoked certificates.
-    pub fn has_lists(&self) -> bool {
-        self.files.revoked.is_some()
+    /// Changes with each renewal that is put in force; `None` without lists of revoked certificates. Who takes it before a
+    /// handshake misses none after it.
+    pub fn renewals(&self) -> Option<flag::Receiver<u64>> {
+        self.files.revoked.is_some().then(|| self.renewals.subscribe())
     }
 
     /// Waits until renewed lists say that this certificate, which a handshake has accepted, is revoked; the first of the
     /// chain is its holder's.
-    pub async fn revoked(&self, chain: &[CertificateDer<'_>]) {
-        let mut renewals = self.renewals.subscribe();
-        while !self.revokes(chain) {
-            // No error is possible: `self` holds the sender.
-            let _ = renewals.changed().await;
-        }
+    pub async fn revoked(&self, mut renewals: flag::Receiver<u64>, chain: &[CertificateDer<'_>]) {
+        // No error is possible: `self` holds the sender.
+        while renewals.changed().await.is_err() || !self.revokes(chain) {}
     }
 
     /// Whether a list in force has this certificate.

@@ -13,11 +13,7 @@ pub(crate) fn load_tokens(
 ) -> Result<Tokens, StoreError> {
     let mut stored: Vec<StoredToken> = Vec::new();
     each(store, Table::Tokens, |key, value| {
-        let (id, token): (_, StoredToken) = (u64_of(Table::Tokens, key)?, json(Table::Tokens, value)?);
-        if token.id() != id {
-            return Err(bad(Table::Tokens, &format!("token {} has the key of another", token.id())));
-        }
-        stored.push(token);
+        stored.push(token_of(key, value)?);
         Ok(())
     })?;
     let next_id = meta.number(META_NEXT_TOKEN)?.unwrap_or(1);
@@ -42,6 +38,15 @@ pub(crate) fn load_tokens(
     first_batch.push(put_number(META_NEXT_TOKEN, next_id));
     first_batch.push(Write::Delete(Table::Meta, META_TOKENS.to_vec()));
     Ok(tokens)
+}
+
+/// The token of a row.
+pub(crate) fn token_of(key: &[u8], value: &[u8]) -> Result<StoredToken, StoreError> {
+    let (id, token): (_, StoredToken) = (u64_of(Table::Tokens, key)?, json(Table::Tokens, value)?);
+    if token.id() != id {
+        return Err(bad(Table::Tokens, &format!("token {} has the key of another", token.id())));
+    }
+    Ok(token)
 }
 
 #[cfg(test)]

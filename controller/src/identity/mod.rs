@@ -22,7 +22,7 @@ pub mod tokens;
 
 pub use caller::{Identity, Kind, Scope};
 pub(crate) use first_token::FirstToken;
-pub(crate) use load::load_tokens;
+pub(crate) use load::{load_tokens, token_of};
 pub(crate) use narrowed::Narrowed;
 pub use parts::PartError;
 pub use role::Role;
