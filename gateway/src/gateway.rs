@@ -8,11 +8,11 @@ use std::time::Duration;
 use http::Uri;
 use tidegate_client::{Client, ClientBuilder, ConnectError, Unconfirmed};
 use tidegate_listener::{PROTOCOLS, Upkeep, every};
-use tidegate_tls::{Dial, Server};
+use tidegate_tls::{Dial, Server, Trust, Watched};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio_rustls::{TlsAcceptor, TlsConnector};
+use tokio_rustls::TlsAcceptor;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::clock;
@@ -29,7 +29,7 @@ use crate::page_token::{PageToken, PageTokenError};
 use crate::postgres;
 use crate::seats::Seats;
 use crate::session::Listening;
-use crate::tls::{self, Acceptor, TlsError};
+use crate::tls::{self, Acceptor, Connector, TlsError};
 use crate::upstream::{Protocol, Upstream};
 use crate::workers::Workers;
 
@@ -110,8 +110,8 @@ impl Gateway {
     /// Starts it. The controller need not be there yet: until it is, statements wait.
     pub async fn start(mut config: Config) -> Result<Self, StartError> {
         check(&config)?;
-        let acceptors = Acceptors::of(&config)?;
-        let bound = listeners(&config)?;
+        let tls = Tls::of(&config)?;
+        let bound = listeners(&config, &tls)?;
         let exposition = Exposition::of(&config)?;
         let builder = client(&config);
         let controller = Controller::new(channel(&config)?, config.controller_token.clone());
@@ -147,7 +147,7 @@ impl Gateway {
             let listening = Listening {
                 governor: Arc::clone(&governor),
                 unowned: Arc::new(governor.metrics().unowned()),
-                acceptor: acceptors.of_clients(upstream.protocol),
+                acceptor: tls.of_clients(upstream.protocol),
                 upstream,
                 connector,
                 login_timeout: config.login_timeout,
@@ -156,11 +156,11 @@ impl Gateway {
                 complaints: Arc::clone(&complaints),
                 closing: closed.clone(),
             };
-            accepting.push(accept(door, listening, &config, &acceptors));
+            accepting.push(accept(door, listening, &config, &tls));
         }
         let metrics_address = exposition.as_ref().and_then(|page| page.listener.local_addr().ok());
         let figures = (Arc::clone(&governor), Arc::clone(&seats), metrics);
-        accepting.extend(beside(exposition, acceptors.given.as_ref(), figures, &closed));
+        accepting.extend(beside(exposition, tls, figures, &closed));
         Ok(Self {
             addresses,
             metrics_address,
@@ -215,19 +215,23 @@ impl Exposition {
 }
 
 /// The tasks beside those that serve clients: they serve the page, and keep its token and all certificates as their
-/// files are. `given` is the certificate for clients.
+/// files are.
 fn beside(
     page: Option<Exposition>,
-    given: Option<&Arc<Server>>,
+    tls: Tls,
     (governor, seats, metrics): (Arc<Governor>, Arc<Seats>, Arc<Metrics>),
     closed: &watch::Receiver<bool>,
 ) -> Vec<JoinHandle<()>> {
-    let own = page.as_ref().and_then(|page| page.tls.as_ref());
-    let certificates = [("server", given), ("page", own)];
+    let own = page.as_ref().and_then(|page| page.tls.clone());
+    let certificates: [(_, Option<Arc<dyn Watched>>); 3] = [
+        ("server", tls.given.map(|server| server as _)),
+        ("page", own.map(|server| server as _)),
+        ("upstream_ca", tls.trust.map(|trust| trust as _)),
+    ];
     let certificates: Vec<_> =
-        certificates.into_iter().filter_map(|(name, server)| Some((name, Arc::clone(server?)))).collect();
-    let upkeep = certificates.iter().map(|(_, server)| {
-        let upkeep = Upkeep::new(Arc::clone(server), metrics.tls.clone());
+        certificates.into_iter().filter_map(|(name, files)| Some((name, files?))).collect();
+    let upkeep = certificates.iter().map(|(_, files)| {
+        let upkeep = Upkeep::new(Arc::clone(files), metrics.tls.clone());
         tokio::spawn(upkeep.keep(closed.clone()))
     });
     let mut tasks: Vec<_> = upkeep.collect();
@@ -241,9 +245,12 @@ fn beside(
 }
 
 /// A socket for each upstream, and TLS towards it.
-fn listeners(config: &Config) -> Result<Vec<(TcpListener, Upstream, Option<TlsConnector>)>, StartError> {
+fn listeners(
+    config: &Config,
+    tls: &Tls,
+) -> Result<Vec<(TcpListener, Upstream, Option<Connector>)>, StartError> {
     let open = |&Listener { listen: address, ref upstream }: &Listener| {
-        let connector = tls::connector(upstream.tls, config.authorities.as_deref())?;
+        let connector = tls::connector(upstream.tls, tls.trust.as_ref())?;
         let listener = bind(address, config.backlog)?;
         Keepalive::after(config.keepalive)
             .set_for_all(&listener)
@@ -269,7 +276,7 @@ fn client(config: &Config) -> ClientBuilder {
 }
 
 /// Serves the clients of a listener, in a task of its own.
-fn accept(door: Door, listening: Listening, config: &Config, acceptors: &Acceptors) -> JoinHandle<()> {
+fn accept(door: Door, listening: Listening, config: &Config, tls: &Tls) -> JoinHandle<()> {
     match listening.upstream.protocol {
         Protocol::Postgres => {
             let shared = Arc::new(postgres::Shared { listening, cancels: postgres::Cancels::default() });
@@ -278,9 +285,8 @@ fn accept(door: Door, listening: Listening, config: &Config, acceptors: &Accepto
             tokio::spawn(door.accept(serve))
         }
         Protocol::MySql => {
-            let authorities = config.authorities.as_deref();
-            let control = mysql::Control::new(&listening.upstream, authorities, listening.keepalive);
-            let (self_signed, local_infile) = (acceptors.own.is_some(), config.local_infile);
+            let control = mysql::Control::new(&listening.upstream, tls.trust.clone(), listening.keepalive);
+            let (self_signed, local_infile) = (tls.own.is_some(), config.local_infile);
             let shared = Arc::new(mysql::Shared { listening, control, self_signed, local_infile });
             let serve = move |stream, client, seat| mysql::serve(Arc::clone(&shared), stream, client, seat);
             tokio::spawn(door.accept(serve))
@@ -288,21 +294,24 @@ fn accept(door: Door, listening: Listening, config: &Config, acceptors: &Accepto
     }
 }
 
-/// TLS towards clients.
-struct Acceptors {
-    /// By the certificate of the configuration.
+/// TLS on either side.
+struct Tls {
+    /// Towards clients, by the certificate of the configuration.
     given: Option<Arc<Server>>,
-    /// By one that the gateway makes for clients of MySQL, where the configuration has none.
+    /// Towards clients of MySQL by one that the gateway makes, where the configuration has none.
     own: Option<TlsAcceptor>,
+    /// The authorities of databases that the configuration names.
+    trust: Option<Arc<Trust>>,
 }
 
-impl Acceptors {
+impl Tls {
     fn of(config: &Config) -> Result<Self, TlsError> {
         let given = config.certificate.as_ref();
         let given = given.map(|given| tls::served(given, &[tls::ALPN])).transpose()?;
         let is_mysql = |listener: &Listener| listener.upstream.protocol == Protocol::MySql;
         let wanted = config.self_signed && given.is_none() && config.listeners.iter().any(is_mysql);
-        Ok(Self { given, own: wanted.then(tls::self_signed).transpose()? })
+        let trust = config.authorities.as_deref().map(Trust::load).transpose()?;
+        Ok(Self { given, own: wanted.then(tls::self_signed).transpose()?, trust })
     }
 
     fn of_clients(&self, protocol: Protocol) -> Option<Acceptor> {

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tidegate_listener::{Bodies, Door, Failures, Hosts, Surface, Tally as _, exposition};
-use tidegate_tls::Server;
+use tidegate_tls::{Server, Watched};
 use tokio::time::sleep;
 
 use crate::govern::Governor;
@@ -31,7 +31,7 @@ pub(crate) struct Page {
     pub(crate) seats: Arc<Seats>,
     pub(crate) metrics: Arc<Metrics>,
     /// Certificates whose ends are shown, by the label of the series.
-    pub(crate) certificates: Vec<(&'static str, Arc<Server>)>,
+    pub(crate) certificates: Vec<(&'static str, Arc<dyn Watched>)>,
     /// The token of callers, where they have to show one.
     pub(crate) token: Option<Arc<PageToken>>,
     /// Who keeps showing others.
@@ -91,8 +91,8 @@ impl Page {
     }
 
     fn answer(&self, headers: &HeaderMap) -> Response {
-        for (certificate, server) in &self.certificates {
-            for expiry in server.expiries() {
+        for (certificate, files) in &self.certificates {
+            for expiry in files.expiries() {
                 self.metrics.tls.expires(certificate, expiry.not_after);
             }
         }

@@ -1,11 +1,10 @@
 //! TLS on either side: certificates of the gateway for its clients, and trust in databases.
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
-use tidegate_tls::{Clients, Server, ServerFiles, provider};
+use tidegate_tls::{Clients, Server, ServerFiles, Trust, provider};
 use tokio::net::TcpStream;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -79,8 +78,30 @@ pub(crate) fn self_signed() -> Result<TlsAcceptor, TlsError> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
+/// TLS towards a database.
+#[derive(Clone)]
+pub(crate) enum Connector {
+    /// Trusting the authorities of a file, which may be renewed.
+    Trusting(Arc<Trust>),
+    /// Trusting the machine's authorities as they were at the start, or not looking at the certificate.
+    Fixed(TlsConnector),
+}
+
+impl Connector {
+    /// What a new connection is opened by.
+    fn in_force(&self) -> TlsConnector {
+        match self {
+            Self::Trusting(trust) => Arc::clone(&trust.in_force().config).into(),
+            Self::Fixed(connector) => connector.clone(),
+        }
+    }
+}
+
 /// For databases; `None` when the mode wants none. `authorities` replaces those the machine trusts.
-pub(crate) fn connector(mode: TlsMode, authorities: Option<&Path>) -> Result<Option<TlsConnector>, TlsError> {
+pub(crate) fn connector(
+    mode: TlsMode,
+    authorities: Option<&Arc<Trust>>,
+) -> Result<Option<Connector>, TlsError> {
     let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
     let config = match mode {
         TlsMode::Disable => return Ok(None),
@@ -88,22 +109,23 @@ pub(crate) fn connector(mode: TlsMode, authorities: Option<&Path>) -> Result<Opt
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(Unverified(provider())))
             .with_no_client_auth(),
-        TlsMode::VerifyFull => {
-            builder.with_root_certificates(tidegate_tls::trusted(authorities)?).with_no_client_auth()
-        }
+        TlsMode::VerifyFull => match authorities {
+            Some(trust) => return Ok(Some(Connector::Trusting(Arc::clone(trust)))),
+            None => builder.with_root_certificates(tidegate_tls::trusted(None)?).with_no_client_auth(),
+        },
     };
-    Ok(Some(TlsConnector::from(Arc::new(config))))
+    Ok(Some(Connector::Fixed(TlsConnector::from(Arc::new(config)))))
 }
 
 /// Puts a connection to `host` under TLS.
 pub(crate) async fn connect(
-    connector: &TlsConnector,
+    connector: &Connector,
     host: &str,
     tcp: TcpStream,
 ) -> io::Result<client::TlsStream<TcpStream>> {
     let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
     // A handshake is large, and a session without one should not hold the room for it.
-    Box::pin(connector.connect(name, tcp)).await
+    Box::pin(connector.in_force().connect(name, tcp)).await
 }
 
 /// Puts a client's connection under TLS.

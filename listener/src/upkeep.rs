@@ -11,7 +11,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use tidegate_tls::{Change, Expiry, Server, WARN_DAYS, date, days_left};
+use tidegate_tls::{Change, Expiry, WARN_DAYS, Watched, date, days_left};
 use tokio::sync::watch as flag;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
@@ -60,19 +60,24 @@ impl TlsMetrics {
     }
 }
 
-/// Looks at the files of one server again and again.
-#[derive(Debug)]
+/// Looks at the files of a server, or of whom a client trusts, again and again.
 pub struct Upkeep {
-    server: Arc<Server>,
+    watched: Arc<dyn Watched>,
     metrics: TlsMetrics,
     /// Days that were left when a warning was logged, so that there is one a day.
     warned: AtomicI64,
 }
 
+impl fmt::Debug for Upkeep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upkeep").field("warned", &self.warned).finish_non_exhaustive()
+    }
+}
+
 impl Upkeep {
-    /// Of this server, counted here.
-    pub fn new(server: Arc<Server>, metrics: TlsMetrics) -> Self {
-        Self { server, metrics, warned: AtomicI64::new(i64::MAX) }
+    /// Of these files, counted here.
+    pub fn new(watched: Arc<dyn Watched>, metrics: TlsMetrics) -> Self {
+        Self { watched, metrics, warned: AtomicI64::new(i64::MAX) }
     }
 
     /// Looks until `stopped` shows true.
@@ -82,19 +87,19 @@ impl Upkeep {
 
     /// Puts renewed files in force, and warns of certificates that end soon.
     fn look(&self) {
-        match self.server.look() {
+        match self.watched.look() {
             Change::None => {}
             Change::Renewed => {
                 self.metrics.reloaded("renewed");
                 self.warned.store(i64::MAX, Ordering::Relaxed);
-                tracing::info!(files = %Files(&self.server), "renewed certificates are in force for new connections");
+                tracing::info!(files = %Files(&*self.watched), "renewed certificates are in force for new connections");
             }
             Change::Broken(error) => {
                 self.metrics.reloaded("broken");
                 tracing::error!(%error, "renewed files of TLS cannot be used; the last good ones stay in force");
             }
         }
-        let expiries = self.server.expiries();
+        let expiries = self.watched.expiries();
         let soonest = expiries.iter().map(|expiry| days_left(expiry.not_after)).min().unwrap_or(i64::MAX);
         if soonest < WARN_DAYS && soonest < self.warned.swap(soonest, Ordering::Relaxed) {
             expiries.iter().filter_map(warning).for_each(|warning| tracing::warn!("{warning}"));
@@ -103,7 +108,7 @@ impl Upkeep {
 }
 
 /// The files of the certificates in force, for people.
-struct Files<'a>(&'a Server);
+struct Files<'a>(&'a dyn Watched);
 
 impl fmt::Display for Files<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -120,6 +125,7 @@ pub fn warning(expiry: &Expiry) -> Option<String> {
     let (path, at) = (expiry.path.display(), date(expiry.not_after));
     let whose = match expiry.role {
         "client_ca" => "the authority of clients",
+        "upstream_ca" => "the authority of databases",
         _ => "the certificate",
     };
     let (subject, unit) = (&expiry.subject, if days == 1 { "day" } else { "days" });

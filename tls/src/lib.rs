@@ -1,7 +1,7 @@
 //! TLS, once for every listener and every client: files of certificates and keys, what a server and a client make of
 //! them, and a private authority.
 //!
-//! [`Server`] is the server's side: it keeps a configuration in force, and [`Server::look`] puts renewed files in force
+//! [`Server`] is the server's side: it keeps a configuration in force, and [`Watched::look`] puts renewed files in force
 //! for new connections. [`ClientFiles`] is the client's side, read again for each connection; [`Dial`] connects by it.
 //! [`Authority`] signs certificates, [`Certificate`] is what one says. All PEM; TLS 1.2 and 1.3 by rustls and ring.
 //! Errors name the file, what is wrong with it, and what to do.
@@ -13,11 +13,13 @@ mod clock;
 mod dial;
 mod explain;
 mod files;
+mod kept;
 mod revocation;
 mod server;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod trust;
 
 use std::sync::Arc;
 
@@ -29,8 +31,10 @@ pub use client::{ClientFiles, trusted};
 pub use dial::{Dial, DialError, check_scheme};
 pub use explain::{ONLY_TLS, explain, root_cause};
 pub use files::{Material, TlsError};
-pub use server::{Change, Clients, Expiry, Server, ServerFiles};
+pub use kept::{Change, Expiry, Watched};
+pub use server::{Clients, Server, ServerFiles};
 pub use stream::Stream;
+pub use trust::{Trust, Trusted};
 
 /// Days before its end from which a certificate is warned about. Half of it is short for a change that waits for a
 /// window of maintenance; twice of it would warn for most of the life of a certificate of 90 days.

@@ -1,9 +1,8 @@
 //! The server's side: a configuration that is in force, and files that may be renewed.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use tokio::sync::watch as flag;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::pki_types::{CertificateDer, UnixTime};
@@ -12,6 +11,7 @@ use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::{CertificateError, Error, InconsistentKeys, RootCertStore, ServerConfig};
 
 use crate::files::{Material, TlsError};
+use crate::kept::{Change, Expiry, Kept, Read, Watched};
 use crate::provider;
 use crate::revocation;
 
@@ -40,41 +40,13 @@ pub struct ServerFiles {
     pub revoked: Option<PathBuf>,
 }
 
-/// When a file's certificate ends.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Expiry {
-    /// `server` or `client_ca`.
-    pub role: &'static str,
-    /// The file.
-    pub path: PathBuf,
-    /// Whose certificate it is; of several, the one that ends first.
-    pub subject: String,
-    /// Its last second, since 1970.
-    pub not_after: i64,
-}
-
-/// What a look at the files found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// Nothing new.
-    None,
-    /// Renewed files, which are in force for new connections.
-    Renewed,
-    /// Renewed files that cannot be used; the last good ones stay in force.
-    Broken(TlsError),
-}
-
-/// What the files held; an error where they could not be read.
-type Read = Result<Vec<Material>, TlsError>;
-
 /// A server's certificate, key and trust. What is in force is replaced as a whole, so that a connection never sees a
 /// half of it, and tickets of former sessions end with the trust that they were given by.
 #[derive(Debug)]
 pub struct Server {
     files: ServerFiles,
     protocols: Vec<Vec<u8>>,
-    in_force: ArcSwap<InForce>,
-    seen: Mutex<Seen>,
+    kept: Kept<InForce, Vec<Material>>,
     /// How often renewed files were put in force.
     renewals: flag::Sender<u64>,
 }
@@ -87,14 +59,6 @@ struct InForce {
     expiries: Vec<Expiry>,
 }
 
-/// The files at the last look.
-#[derive(Debug)]
-struct Seen {
-    files: Read,
-    /// They are in force, or it was said that they cannot be.
-    settled: bool,
-}
-
 impl Server {
     /// Reads the files. `protocols` are offered to clients by ALPN.
     ///
@@ -103,14 +67,14 @@ impl Server {
     pub fn load(files: ServerFiles, protocols: &[&[u8]]) -> Result<Arc<Self>, TlsError> {
         let protocols: Vec<Vec<u8>> = protocols.iter().map(|name| name.to_vec()).collect();
         let read = files.read()?;
-        let in_force = ArcSwap::from_pointee(files.configured(&read, &protocols)?);
-        let seen = Mutex::new(Seen { files: Ok(read), settled: true });
-        Ok(Arc::new(Self { files, protocols, in_force, seen, renewals: flag::Sender::new(0) }))
+        let in_force = files.configured(&read, &protocols)?;
+        let kept = Kept::new(read, in_force);
+        Ok(Arc::new(Self { files, protocols, kept, renewals: flag::Sender::new(0) }))
     }
 
     /// What a new connection is accepted by.
     pub fn acceptor(&self) -> TlsAcceptor {
-        TlsAcceptor::from(Arc::clone(&self.in_force.load().config))
+        TlsAcceptor::from(Arc::clone(&self.kept.in_force().config))
     }
 
     /// Changes with each renewal that is put in force; `None` without lists of revoked certificates. Who takes it before a
@@ -128,46 +92,30 @@ impl Server {
 
     /// Whether a list in force has this certificate.
     fn revokes(&self, chain: &[CertificateDer<'_>]) -> bool {
-        let in_force = self.in_force.load();
+        let in_force = self.kept.in_force();
         let (Some(judge), Some((own, above))) = (&in_force.judge, chain.split_first()) else { return false };
         let judged = judge.verify_client_cert(own, above, UnixTime::now());
         matches!(judged, Err(Error::InvalidCertificate(CertificateError::Revoked)))
     }
+}
 
-    /// When the certificates that are in force end.
-    pub fn expiries(&self) -> Vec<Expiry> {
-        self.in_force.load().expiries.clone()
+impl Watched for Server {
+    fn look(&self) -> Change {
+        let change = self.kept.look(self.files.read(), |read| self.files.configured(read, &self.protocols));
+        if change == Change::Renewed {
+            self.renewals.send_modify(|renewals| *renewals = renewals.wrapping_add(1));
+        }
+        change
     }
 
-    /// Reads the files again, which blocks, and puts them in force if they changed and can be used. Certificate and key
-    /// are replaced one after the other, so that what cannot be used is called broken when it is the same at the next
-    /// look, and then once.
-    pub fn look(&self) -> Change {
-        let read = self.files.read();
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let changed = seen.files != read;
-        if !changed && seen.settled {
-            return Change::None;
-        }
-        let configured = read.as_ref().map_err(Clone::clone);
-        let configured = configured.and_then(|read| self.files.configured(read, &self.protocols));
-        let change = match configured {
-            Ok(new) => {
-                self.in_force.store(Arc::new(new));
-                self.renewals.send_modify(|renewals| *renewals = renewals.wrapping_add(1));
-                Change::Renewed
-            }
-            Err(_) if changed => Change::None,
-            Err(error) => Change::Broken(error),
-        };
-        *seen = Seen { files: read, settled: change != Change::None };
-        change
+    fn expiries(&self) -> Vec<Expiry> {
+        self.kept.in_force().expiries.clone()
     }
 }
 
 impl ServerFiles {
     /// The certificate, the key, and the authorities of clients if there are any.
-    fn read(&self) -> Read {
+    fn read(&self) -> Read<Vec<Material>> {
         let mut read = vec![Material::read(&self.certificate)?, Material::read_key(&self.key)?];
         match &self.clients {
             Clients::Anonymous => {}
@@ -186,12 +134,7 @@ impl ServerFiles {
             return Err(TlsError::Empty { path: self.certificate.clone(), what: "certificate" });
         };
         let own = certificate.valid_now()?;
-        let mut expiries = vec![Expiry {
-            role: "server",
-            path: certificate.path().into(),
-            subject: own.subject,
-            not_after: own.not_after,
-        }];
+        let mut expiries = vec![Expiry::of("server", certificate, own)];
         let builder = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .map_err(|error| certificate.unusable(error.to_string()))?;
@@ -200,13 +143,7 @@ impl ServerFiles {
             None => builder.with_no_client_auth(),
             Some(file) => {
                 let roots = Arc::new(roots_in(file)?);
-                let soonest = file.certificates()?.into_iter().min_by_key(|authority| authority.not_after);
-                expiries.extend(soonest.map(|authority| Expiry {
-                    role: "client_ca",
-                    path: file.path().into(),
-                    subject: authority.subject,
-                    not_after: authority.not_after,
-                }));
+                expiries.extend(Expiry::soonest("client_ca", file)?);
                 let mut verifier = WebPkiClientVerifier::builder_with_provider(roots, provider());
                 if matches!(self.clients, Clients::Optional(_)) {
                     verifier = verifier.allow_unauthenticated();

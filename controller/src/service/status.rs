@@ -1,6 +1,7 @@
 //! The controller at a glance: status and the metrics page.
 
 use tidegate_core::units::{Rate, Span};
+use tidegate_tls::Watched as _;
 
 use super::Service;
 use crate::limits::MAX_GROUP_SERIES;

@@ -6,12 +6,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Error, Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts, SslOpts};
+use tidegate_tls::{Trust, Trusted};
 
 use super::bunch::{Bunch, Turn};
 use super::thread::Home;
@@ -64,9 +64,18 @@ type Found = Result<Option<Thread>, Arc<ControlError>>;
 
 /// The gateway's own connections to one server.
 pub(crate) struct Control {
-    pool: Pool,
+    opts: OptsBuilder,
+    mode: TlsMode,
+    trust: Option<Arc<Trust>>,
+    pool: Mutex<Trusting>,
     threads: Arc<Bunch<Found>>,
     home: Home,
+}
+
+/// Connections, and the authorities that they were opened by.
+struct Trusting {
+    pool: Pool,
+    trusted: Option<Arc<Trusted>>,
 }
 
 impl fmt::Debug for Control {
@@ -77,7 +86,7 @@ impl fmt::Debug for Control {
 
 impl Control {
     /// Connections to `upstream`, if its URL names a user.
-    pub(crate) fn new(upstream: &Upstream, authorities: Option<&Path>, keepalive: Keepalive) -> Option<Self> {
+    pub(crate) fn new(upstream: &Upstream, trust: Option<Arc<Trust>>, keepalive: Keepalive) -> Option<Self> {
         if upstream.user.is_empty() {
             return None;
         }
@@ -93,13 +102,25 @@ impl Control {
             .prefer_socket(false)
             .stmt_cache_size(0)
             .tcp_keepalive(Some(keepalive.silence()))
-            .ssl_opts(tls(upstream.tls, authorities))
             .pool_opts(pool);
         let opts = match &upstream.place {
             Place::Tcp { host, port } => opts.ip_or_hostname(host.clone()).tcp_port(*port),
             Place::Unix(path) => opts.socket(path.to_str()),
         };
-        Some(Self { pool: Pool::new(Opts::from(opts)), threads: Arc::default(), home: Home::default() })
+        let trusted = trust.as_deref().map(Trust::in_force);
+        let pool = Mutex::new(Trusting::new(&opts, upstream.tls, trusted));
+        let (threads, home) = (Arc::default(), Home::default());
+        Some(Self { opts, mode: upstream.tls, trust, pool, threads, home })
+    }
+
+    /// Connections by the authorities that are in force; those of former ones end with their questions.
+    fn pool(&self) -> Pool {
+        let trusted = self.trust.as_deref().map(Trust::in_force);
+        let mut kept = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        if trusted.as_ref().map(Arc::as_ptr) != kept.trusted.as_ref().map(Arc::as_ptr) {
+            *kept = Trusting::new(&self.opts, self.mode, trusted);
+        }
+        kept.pool.clone()
     }
 
     /// The server's process, as far as it is on this machine.
@@ -109,7 +130,8 @@ impl Control {
 
     /// Interrupts the statement that this connection runs.
     pub(super) async fn kill_query(&self, connection: u32) -> Result<(), ControlError> {
-        let killed = ask(&self.pool, move |mut server| async move {
+        let pool = self.pool();
+        let killed = ask(&pool, move |mut server| async move {
             server.query_drop(format!("KILL QUERY {connection}")).await
         });
         match killed.await {
@@ -126,7 +148,7 @@ impl Control {
     ) -> Result<Option<Thread>, Arc<ControlError>> {
         let (told, turn) = self.threads.join(connection);
         if let Some(turn) = turn {
-            tokio::spawn(find(self.pool.clone(), turn, is_mariadb));
+            tokio::spawn(find(self.pool(), turn, is_mariadb));
         }
         told.await.unwrap_or_else(|_| Err(Arc::new(ControlError::Silent)))
     }
@@ -179,7 +201,14 @@ where
     Ok(answer.ok().flatten().ok_or(ControlError::Silent)??)
 }
 
-fn tls(mode: TlsMode, authorities: Option<&Path>) -> Option<SslOpts> {
+impl Trusting {
+    fn new(opts: &OptsBuilder, mode: TlsMode, trusted: Option<Arc<Trusted>>) -> Self {
+        let opts = opts.clone().ssl_opts(tls(mode, trusted.as_deref()));
+        Self { pool: Pool::new(Opts::from(opts)), trusted }
+    }
+}
+
+fn tls(mode: TlsMode, trusted: Option<&Trusted>) -> Option<SslOpts> {
     let opts = SslOpts::default();
     match mode {
         TlsMode::Disable => None,
@@ -187,7 +216,7 @@ fn tls(mode: TlsMode, authorities: Option<&Path>) -> Option<SslOpts> {
             Some(opts.with_danger_accept_invalid_certs(true).with_danger_skip_domain_validation(true))
         }
         TlsMode::VerifyFull => {
-            let roots = authorities.map(|path| path.to_path_buf().into()).into_iter().collect();
+            let roots = trusted.map(|trusted| trusted.pem.clone().into()).into_iter().collect();
             Some(opts.with_root_certs(roots))
         }
     }

@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio_rustls::TlsConnector;
 
 use super::Later;
 use crate::complaints::Complaints;
 use crate::govern::{Governor, Unowned};
 use crate::keepalive::Keepalive;
 use crate::stream::Stream;
-use crate::tls::{self, Acceptor};
+use crate::tls::{self, Acceptor, Connector};
 use crate::upstream::{Place, Upstream};
 
 /// What the sessions of one listener share.
@@ -23,7 +22,7 @@ pub(crate) struct Listening {
     pub(crate) unowned: Arc<Unowned>,
     pub(crate) upstream: Upstream,
     pub(crate) acceptor: Option<Acceptor>,
-    pub(crate) connector: Option<TlsConnector>,
+    pub(crate) connector: Option<Connector>,
     /// Longest time from the first byte to a successful login.
     pub(crate) login_timeout: Duration,
     pub(crate) keepalive: Keepalive,

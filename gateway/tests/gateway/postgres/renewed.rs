@@ -12,7 +12,7 @@ use super::stage::value;
 use super::tls::{Stage, trusting};
 use crate::common::eventually;
 use crate::page::{answer, get};
-use crate::ways::TLS;
+use crate::ways::{TLS, VERIFIED};
 
 /// A session of ann under TLS, which looks at the gateway's certificate.
 async fn session(address: SocketAddr, trusted: &Certificates) -> Client {
@@ -81,4 +81,30 @@ fn broken(page: &str) -> u64 {
         line.strip_prefix("tidegate_gateway_tls_reloads_total{outcome=\"broken\"} ")?.trim().parse().ok()
     });
     found.unwrap_or(0)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn renewed_authorities_of_databases_are_in_force_for_new_connections() {
+    // The gateway begins with an authority that the server's certificate is not of.
+    let trusted = spawn_blocking(|| Certificates::new("DNS:localhost").unwrap()).await.unwrap();
+    let page = MetricsPage::at("127.0.0.1:0".parse().unwrap());
+    let authorities = trusted.authority();
+    let stage =
+        Stage::with(|config| (config.authorities, config.metrics) = (Some(authorities), Some(page))).await;
+    let metrics = stage.gateway.metrics_address.unwrap();
+    let page = async || answer(metrics, &get("/metrics", "host: localhost\r\n")).await;
+    let says = || stage.says(stage.gateway.addresses[VERIFIED].port(), true, "select 7;");
+    let refused = "cannot reach the database";
+    assert!(says().contains(refused));
+    assert!(page().await.contains("expiry_timestamp_seconds{certificate=\"upstream_ca\"} 1"));
+
+    block_in_place(|| std::fs::copy(stage.certificates.authority(), trusted.authority()).unwrap());
+    eventually("the server is trusted", async || says() == "7\n").await;
+    block_in_place(|| std::fs::write(trusted.authority(), "no PEM").unwrap());
+    let broken = "tidegate_gateway_tls_reloads_total{outcome=\"broken\"} 1";
+    eventually("it is said what is broken", async || page().await.contains(broken)).await;
+    assert_eq!(says(), "7\n", "the last good authority stays in force");
+    let stranger = spawn_blocking(|| Certificates::new("DNS:localhost").unwrap()).await.unwrap();
+    block_in_place(|| std::fs::copy(stranger.authority(), trusted.authority()).unwrap());
+    eventually("the former authority is trusted no more", async || says().contains(refused)).await;
 }

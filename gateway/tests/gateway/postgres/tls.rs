@@ -103,7 +103,7 @@ impl Stage {
     }
 
     /// What it says to a script.
-    fn says(&self, port: u16, tls: bool, script: &str) -> String {
+    pub(super) fn says(&self, port: u16, tls: bool, script: &str) -> String {
         String::from_utf8_lossy(&block_in_place(|| says(&mut self.psql(port, tls), script.as_bytes())))
             .into_owned()
     }
