@@ -11,6 +11,7 @@ mod nginx;
 mod npm;
 mod postgres;
 mod redis;
+pub mod said;
 
 use std::fs::File;
 use std::io;

@@ -7,6 +7,7 @@ use std::process::{Output, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
+use tidegate_test_servers::said;
 
 use crate::support::{Controller, err, out, tidegate};
 
@@ -251,7 +252,7 @@ fn a_controller_that_is_killed_in_the_middle_has_all_of_a_change_or_nothing() {
         let (_folder, path) = file(&text);
         let mut command = tidegate();
         command.args(["--endpoint", &controller.endpoint, "apply", "-f"]).arg(&path);
-        let mut process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut process = command.stdout(Stdio::null()).stderr(said::log()).spawn().unwrap();
         // Killed at another moment each time: before, in, and after the commit.
         for _ in 0..round * 600_000 {
             std::hint::spin_loop();

@@ -10,6 +10,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
+use tidegate_test_servers::said;
 use tokio::time::Instant;
 
 /// The binary with an environment of its own.
@@ -44,6 +45,7 @@ pub(crate) fn out(output: &Output) -> String {
 
 /// The standard error as text.
 pub(crate) fn err(output: &Output) -> String {
+    said::keep(&output.stderr);
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
@@ -58,14 +60,14 @@ pub(crate) struct Controller {
 impl Controller {
     /// Starts one and waits for its addresses.
     pub(crate) fn start() -> Self {
-        Self::logging_to(Stdio::null())
+        Self::logging_to(said::log())
     }
 
     /// The same with more arguments.
     pub(crate) fn with(more: &[&str]) -> Self {
         let data = tempfile::tempdir().unwrap();
         let mut command = command(data.path(), more);
-        command.stderr(Stdio::null());
+        command.stderr(said::log());
         Self::begun(command, data)
     }
 
@@ -163,7 +165,7 @@ impl Controller {
     /// Starts it again where it was.
     pub(crate) fn again(&mut self) {
         let listen = self.endpoint.strip_prefix("http://").unwrap();
-        let mut process = listening(self.data.path(), listen).stderr(Stdio::null()).spawn().unwrap();
+        let mut process = listening(self.data.path(), listen).stderr(said::log()).spawn().unwrap();
         // It listens once it says so, and says all of it.
         let lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let lines: Vec<String> = lines.take(2).map(Result::unwrap).collect();
@@ -221,12 +223,13 @@ impl Drop for Controller {
         // It may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
+        std::fs::read(self.data.path().join("log")).into_iter().for_each(|log| said::keep(&log));
     }
 }
 
 /// Starts a controller process on free ports with more arguments.
 pub(crate) fn spawn(data: &Path, more: &[&str]) -> Child {
-    command(data, more).stderr(Stdio::null()).spawn().unwrap()
+    command(data, more).stderr(said::log()).spawn().unwrap()
 }
 
 fn command(data: &Path, more: &[&str]) -> Command {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
-use tidegate_test_servers::Certificates;
+use tidegate_test_servers::{Certificates, said};
 
 use crate::support::{Controller, err, eventually, out, run, tidegate};
 
@@ -145,7 +145,7 @@ fn everything_speaks_tls_to_a_controller_that_demands_it() {
         ["--controller-ca", ca, "--controller-cert", cert, "--controller-key", key, "--until-stdin-ends"];
     let mut gateway = tidegate();
     gateway.args(["--endpoint", &controller.endpoint, "gateway"]).args(metrics).args(reach);
-    gateway.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    gateway.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(said::log());
     let mut gateway = gateway.spawn().unwrap();
     // Node and gateway are the clients that their certificates name.
     eventually("the gateway has a session", || {

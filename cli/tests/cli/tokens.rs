@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Output, Stdio};
 
+use tidegate_test_servers::said;
+
 use crate::support::{Controller, err, eventually, out, tidegate};
 
 fn asked(controller: &Controller, token: &str, words: &[&str]) -> Output {
@@ -112,7 +114,7 @@ fn a_node_and_a_gateway_show_tokens_where_others_show_certificates() {
     gateway.args(["--endpoint", &controller.endpoint, "gateway", "--identity", "gw-1", "--until-stdin-ends"]);
     gateway.args(["--listen", "127.0.0.1:0", "--upstream", "postgres://127.0.0.1:1"]);
     gateway.args(["--controller-token-file", &path("gw-1")]);
-    gateway.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    gateway.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(said::log());
     let mut gateway = gateway.spawn().unwrap();
     eventually("the gateway has a session", || {
         let list = out(&asked(&controller, "root", &["client", "list"]));

@@ -21,6 +21,7 @@ use tidegate_proto::v1::client_message::Kind as Ask;
 use tidegate_proto::v1::grants_client::GrantsClient;
 use tidegate_proto::v1::server_message::Kind as Answer;
 use tidegate_proto::v1::statements_client::StatementsClient;
+use tidegate_test_servers::said;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -46,6 +47,7 @@ pub(crate) struct Lab {
 
 /// Settings with free ports and the store in `folder`.
 pub(crate) fn config(folder: &TempDir) -> Config {
+    said::listen();
     Config {
         store: store_path(folder),
         grpc_listen: "127.0.0.1:0".parse().unwrap(),

@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tidegate_controller::{Config, Controller, Running};
+use tidegate_test_servers::said;
 
 /// A controller in this process, with an empty store.
 pub(crate) async fn controller() -> (Running, TempDir) {
+    said::listen();
     let folder = tempfile::tempdir().unwrap();
     let controller = Controller::start(Config {
         store: folder.path().join("store.redb"),

@@ -9,6 +9,7 @@ use std::time::Duration;
 use rustix::process::{
     Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getrlimit, kill_process, prlimit, waitid,
 };
+use tidegate_test_servers::said;
 
 use super::error::{ClusterError, PATIENCE, io as io_error};
 
@@ -160,6 +161,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.end();
+        fs::read(&self.output).into_iter().for_each(|said| said::keep(&said));
     }
 }
 

@@ -9,7 +9,7 @@ use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
-use tidegate_test_servers::{MariaDb, Postgres, ROOT};
+use tidegate_test_servers::{MariaDb, Postgres, ROOT, said};
 
 use crate::support::{Controller, tidegate};
 
@@ -162,6 +162,7 @@ impl Drop for Gateway {
         // One that has ended is as gone.
         drop(self.process.kill());
         drop(self.process.wait());
+        std::fs::read(self.folder.path().join("log")).into_iter().for_each(|log| said::keep(&log));
     }
 }
 

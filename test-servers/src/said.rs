@@ -1,0 +1,46 @@
+//! What the processes of a test log, and what the test itself does as a controller or a gateway: kept in the folder that
+//! `TIDEGATE_SAID` names, which `tests/run` searches for secrets at the end. Without it, nothing is kept.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tracing_subscriber::EnvFilter;
+
+/// What is said of, besides warnings of others: all that is ours.
+const FILTER: &str = "info,tidegate_controller=trace,tidegate_gateway=trace,tidegate_client=debug,\
+                      tidegate_listener=trace,tidegate_tls=trace";
+
+/// Where a process may log to that would log to nowhere.
+pub fn log() -> Stdio {
+    file("process").map_or_else(Stdio::null, Stdio::from)
+}
+
+/// Keeps what a process said elsewhere.
+pub fn keep(said: &[u8]) {
+    if let Some(mut file) = file("kept").filter(|_| !said.is_empty()) {
+        let kept = file.write_all(said);
+        assert!(kept.is_ok(), "what a process said cannot be kept: {kept:?}");
+    }
+}
+
+/// Keeps what this process logs from now on.
+pub fn listen() {
+    let Some(file) = file("within") else { return };
+    let log = tracing_subscriber::fmt().with_env_filter(EnvFilter::new(FILTER)).with_ansi(false);
+    // The first call listens for all tests of the process.
+    let _ = log.with_writer(file).try_init();
+}
+
+/// A new file; none where nothing is kept.
+fn file(kind: &str) -> Option<File> {
+    /// Files of this process.
+    static FILES: AtomicU32 = AtomicU32::new(0);
+    let folder = PathBuf::from(std::env::var_os("TIDEGATE_SAID")?);
+    let number = FILES.fetch_add(1, Ordering::Relaxed);
+    let path = folder.join(format!("{kind}-{}-{number}", std::process::id()));
+    let file = OpenOptions::new().create_new(true).append(true).open(&path);
+    Some(file.unwrap_or_else(|error| panic!("{}: {error}", path.display())))
+}
