@@ -61,6 +61,8 @@ impl Started {
 struct Driven {
     now: Arc<AtomicU64>,
     started: u64,
+    /// How far the wall clock was set forward, in microseconds.
+    ahead: Arc<AtomicU64>,
 }
 
 impl Clock {
@@ -72,7 +74,16 @@ impl Clock {
     /// Starts a clock at zero that follows `now`, in microseconds, which must never go back.
     pub fn driven(now: Arc<AtomicU64>) -> Self {
         let started = now.load(Ordering::Relaxed);
-        Self { driven: Some(Driven { now, started }), ..Self::start() }
+        Self { driven: Some(Driven { now, started, ahead: Arc::default() }), ..Self::start() }
+    }
+
+    /// The same driven clock with a wall clock that is so many microseconds ahead, which may change both ways.
+    #[must_use]
+    pub fn with_wall(mut self, ahead: Arc<AtomicU64>) -> Self {
+        if let Some(driven) = &mut self.driven {
+            driven.ahead = ahead;
+        }
+        self
     }
 
     /// Monotonic time.
@@ -92,7 +103,8 @@ impl Clock {
     #[expect(clippy::disallowed_methods, reason = "this file is the clock the rule points to")]
     pub fn unix_us(&self) -> u64 {
         if let Some(driven) = &self.driven {
-            return DRIVEN_UNIX_US.saturating_add(driven.now.load(Ordering::Relaxed));
+            let ahead = driven.ahead.load(Ordering::Relaxed);
+            return DRIVEN_UNIX_US.saturating_add(driven.now.load(Ordering::Relaxed)).saturating_add(ahead);
         }
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         u64::try_from(since.as_micros()).unwrap_or(u64::MAX)

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_controller::audit::Actor;
 use tidegate_controller::clock::Clock;
@@ -14,10 +14,11 @@ use tidegate_controller::group_fields::alterable;
 use tidegate_controller::name::GroupName;
 use tidegate_controller::quota::{Period, Quota, Zone};
 use tidegate_controller::service::{
-    Push, RenewIn, Renewed, ReportIn, Seen, Service, ServiceConfig, Session, SessionError,
+    LeaseRow, Push, RenewIn, Renewed, ReportIn, Seen, Service, ServiceConfig, Session, SessionError,
 };
 use tidegate_controller::store::{RedbStore, StoreError};
 use tidegate_core::group::{Burstable, GroupId, GroupSpec};
+use tidegate_core::quota::QuotaView;
 use tidegate_core::units::{Rate, Ru, RuTotal, Span, Time};
 
 use super::disk::{Death, Disk};
@@ -38,6 +39,8 @@ pub(super) struct Controller {
     streams: BTreeMap<(usize, u64), Option<Session>>,
     random: Random,
     fence: Option<Span>,
+    /// How far the wall clock is ahead of midnight and the time of the world, in microseconds.
+    wall: Arc<AtomicU64>,
     /// Something was done to the engine since the last check.
     touched: Cell<bool>,
 }
@@ -55,6 +58,7 @@ impl Controller {
             streams: BTreeMap::new(),
             random: Random::new(seed, 2),
             fence,
+            wall: Arc::default(),
             touched: Cell::new(false),
         };
         controller.start()?;
@@ -64,6 +68,16 @@ impl Controller {
     pub(super) fn set_time(&self, now: Time) {
         self.now.set(now);
         self.disk.clock().fetch_max(now.0, Ordering::Relaxed);
+    }
+
+    /// How far the wall clock is ahead of midnight and the time of the world.
+    pub(super) fn wall(&self) -> Span {
+        Span(self.wall.load(Ordering::Relaxed))
+    }
+
+    /// Sets the wall clock.
+    pub(super) fn set_wall(&self, ahead: Span) {
+        self.wall.store(ahead.0, Ordering::Relaxed);
     }
 
     /// The controller is at a commit until then, and does nothing else.
@@ -82,11 +96,10 @@ impl Controller {
 
     /// Starts on what is on the disk.
     pub(super) fn start(&mut self) -> Result<(), StoreError> {
-        self.disk.clock().store(self.now.get().0, Ordering::Relaxed);
         let store = RedbStore::open_on(self.disk.clone(), self.disk.clone(), Path::new("simulated"))?;
         let config = ServiceConfig { fence: self.fence, ..ServiceConfig::default() };
-        self.service =
-            Some(Service::load(Arc::new(store), config, Clock::driven(Arc::clone(self.disk.clock())))?);
+        let clock = Clock::driven(Arc::clone(self.disk.clock())).with_wall(Arc::clone(&self.wall));
+        self.service = Some(Service::load(Arc::new(store), config, clock)?);
         self.touched.set(true);
         Ok(())
     }
@@ -100,9 +113,12 @@ impl Controller {
             streams: BTreeMap::new(),
             random: self.random.clone(),
             fence: self.fence,
+            wall: Arc::clone(&self.wall),
             touched: Cell::new(false),
         };
         let old = std::mem::replace(self, successor);
+        // Its machine is at no commit.
+        self.disk.clock().store(self.now.get().0, Ordering::Relaxed);
         (old, self.start())
     }
 
@@ -253,6 +269,18 @@ impl Controller {
         left.is_some_and(|left| left > Span(0))
     }
 
+    /// The leases of a group as they are counted: by node and incarnation.
+    pub(super) fn leases(&self, id: GroupId) -> Vec<LeaseRow> {
+        let table = self.service.as_ref().and_then(|service| service.leasing().leases(&name(id)).ok());
+        table.map_or_else(Vec::new, |table| table.leases)
+    }
+
+    /// What the controller makes of a group's quota.
+    pub(super) fn quota(&self, id: GroupId) -> Option<QuotaView> {
+        let table = self.service.as_ref()?.leasing().leases(&name(id)).ok()?;
+        table.groups.into_iter().find(|row| row.group.as_str() == name(id))?.quota
+    }
+
     /// What is to be pushed to nodes.
     pub(super) fn lowers(&mut self) -> Vec<LowerOrder> {
         let mut orders = Vec::new();
@@ -314,7 +342,7 @@ fn actor() -> Actor {
 }
 
 /// A node, as the controller knows it.
-fn client(node: usize) -> String {
+pub(super) fn client(node: usize) -> String {
     format!("node-{node}")
 }
 

@@ -60,6 +60,8 @@ pub(super) struct Holding {
     debt: i128,
     /// Operations follow each other at the rate, also at that of the fallback: each starts when nothing is owed.
     paced: bool,
+    /// What the lease in hand does not cover runs all the same.
+    shadow: bool,
     fallback: Fallback,
     /// A part of the group's fallback lasts until then.
     fallback_until: Time,
@@ -172,6 +174,26 @@ impl Holding {
             self.spend(fine(cost));
         }
         Ok(())
+    }
+
+    /// Whether there is a lease, and it is in shadow.
+    pub(super) fn is_in_shadow(&mut self, now: Time) -> bool {
+        self.advance(now);
+        self.shadow && matches!(self.right, Right::Leased(_))
+    }
+
+    /// Whether there is no lease, and nothing has to be paid for.
+    pub(super) fn is_past_and_free(&mut self, now: Time) -> bool {
+        self.advance(now);
+        self.right == Right::Past && self.is_free()
+    }
+
+    /// Rate and lump of a lease in hand, and its end.
+    pub(super) fn in_hand(&mut self, now: Time) -> Option<(Rate, Ru, Time)> {
+        self.advance(now);
+        let Right::Leased(end) = self.right else { return None };
+        let lump = i64::try_from(self.lump / i128::from(MICRO)).unwrap_or(i64::MAX);
+        Some((self.rate, Ru(lump), end))
     }
 
     /// The rate that is leased.
@@ -338,6 +360,7 @@ impl Holding {
             self.clear(Right::None, terms.fallback);
         }
         self.right = Right::Leased(sent.after(terms.ttl));
+        self.shadow = terms.enforcement.shadow;
         self.fall_back_to(sent, terms.fallback);
         self.counted_cap = fine(terms.cap).max(self.cap);
         (self.rate, self.cap, self.in_flight) = (terms.rate, fine(terms.cap), 0);

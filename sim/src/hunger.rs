@@ -49,6 +49,10 @@ impl World {
             let mut waiting = state.waiting.range((*id, WaiterId(0))..).take_while(|((of, _), _)| of == id);
             let fallback = state.holdings.get_mut(id).and_then(|holding| holding.falls_back(now));
             let (Some((_, head)), Some((rate, cap))) = (waiting.next(), fallback) else { continue };
+            if self.shares.heard_used_up(node, *id, head.cost) {
+                // The fallback is not for what the quota has no more of.
+                continue;
+            }
             let needed = head.cost.min(cap) + machine.state(now).debt;
             let answer = machine.fallback_wait();
             heads.extend(rate.time_for(needed).map(|covered| (*id, rate, answer + covered)));

@@ -43,6 +43,7 @@ impl World {
         for (group, machine) in std::mem::take(&mut state.groups) {
             *state.past_debt.entry(group).or_default() += machine.worst_debt();
         }
+        self.shares.forget(node);
         state.holdings.clear();
         state.proofs.clear();
         let lost = std::mem::take(&mut state.waiting);
@@ -206,6 +207,7 @@ impl World {
         if self.specs.len() <= FEW_GROUPS {
             let ids: Vec<GroupId> = self.specs.keys().copied().collect();
             ids.into_iter().for_each(|id| self.judge_reported(id));
+            self.judge_counted();
         }
     }
 

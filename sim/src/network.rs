@@ -156,9 +156,9 @@ impl World {
                 let ask = group.ask(now, seq);
                 answer_within = group.answer_wait().max(answer_within);
                 // With the lease goes what operations did not need of it.
-                let Ask { acked_seq, returned, refunded, .. } = ask;
+                let Ask { acked_seq, returned, refunded, spending, .. } = ask;
                 let gave_up = group.state(now).lease == LeaseState::Idle
-                    && ask == Ask { acked_seq, returned, refunded, ..Ask::default() };
+                    && ask == Ask { acked_seq, returned, refunded, spending, ..Ask::default() };
                 asks.push((*id, ask, gave_up));
                 EntryIn { group: name(*id), ask: Ok((ask, proof)) }
             })
@@ -167,6 +167,8 @@ impl World {
             return;
         }
         for (id, ask, gave_up) in asks {
+            self.judge_told(node, id, &ask.spending);
+            self.shares.gives_up(node, (id, seq), gave_up);
             self.judge_holding(node, id, |holding| {
                 holding.ask(now, seq, &ask, gave_up);
                 Ok(())
@@ -176,6 +178,7 @@ impl World {
             return;
         };
         state.seq = seq;
+        self.shares.asked(node, seq, self.now);
         self.messages += 1;
         self.tally(node);
         let Some(state) = self.nodes.get_mut(node) else {
@@ -243,6 +246,8 @@ impl World {
         };
         for entry in &renewed.entries {
             self.note(|| format!("n{node} gets   {} {}", entry.group, show_answer(&entry.answer)));
+            self.judge_enforcement((node, connection), entry);
+            self.judge_allowance((node, connection), entry);
             if let (Some(group), Answer::Grant(Grant::Leased(terms), _)) =
                 (group(&entry.group), &entry.answer)
                 && let recovering = recovering.contains(&group)
@@ -325,6 +330,7 @@ impl World {
         }
         state.reports.durable(renewed.durable_seq);
         for (id, grant, heard) in taken {
+            self.took_share(node, renewed.seq, (id, &grant, heard));
             self.judge_holding(node, id, |holding| holding.granted(now, renewed.seq, &grant, heard));
             self.judge_in_use(id);
         }

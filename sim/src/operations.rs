@@ -10,6 +10,7 @@ use tidegate_core::usage::{Consumption, RuParts};
 use super::load::{Arrival, Load, Pattern};
 use super::log::{Entry, floor};
 use super::settling::Fate;
+use super::share::Counted;
 use super::world::{Event, Operation, World};
 
 impl World {
@@ -36,7 +37,16 @@ impl World {
             let group = self.group_of(node, index, &load);
             self.submit(
                 node,
-                Operation { load: index, group, cost, since: self.now, fate, over: false },
+                Operation {
+                    load: index,
+                    group,
+                    cost,
+                    since: self.now,
+                    fate,
+                    over: false,
+                    free: false,
+                    counted: Counted::default(),
+                },
                 &load,
             );
             self.step(node);
@@ -56,15 +66,21 @@ impl World {
         if let Some(rest) = group.dormant() {
             *group = NodeGroup::awaken(now, config, &Dormant::from_words(rest.to_words()));
             self.toll.awakened += 1;
+            self.shares.drop_share(node, operation.group);
         }
         match group.acquire(now, operation.cost, now.after(load.max_wait)) {
             Ok(Acquired::Now(Admitted::Paid)) => {
                 let passes = waits(&state.waiting, operation.group);
-                self.spent(node, operation, passes);
+                let operation = self.spent(node, operation, passes);
                 self.admitted(node, operation);
             }
-            Ok(Acquired::Now(Admitted::Over)) => self.admitted(node, Operation { over: true, ..operation }),
+            Ok(Acquired::Now(Admitted::Over)) => {
+                self.passed_over(node, operation.group);
+                self.admitted(node, Operation { over: true, ..operation });
+            }
             Ok(Acquired::Queued(id)) => {
+                self.judge_waiting(node, operation.group);
+                let Some(state) = self.nodes.get_mut(node) else { return };
                 state.waiting.insert((operation.group, id), operation);
                 let (process, group) = (state.process, operation.group);
                 if let Some(wait) = operation.fate.leaves {
@@ -81,11 +97,17 @@ impl World {
         bound.copied().unwrap_or(load.group)
     }
 
-    /// I4 of an operation that was just let in, before others that wait or not.
-    fn spent(&mut self, node: usize, operation: Operation, passes: bool) {
-        let now = self.clock(node);
-        self.judge_holding(node, operation.group, |holding| holding.admit(now, operation.cost, passes));
+    /// I4 of an operation that was just let in, before others that wait or not; the same with where it counts.
+    fn spent(&mut self, node: usize, operation: Operation, passes: bool) -> Operation {
+        let (now, mut free, mut leased) = (self.clock(node), false, false);
+        self.judge_holding(node, operation.group, |holding| {
+            (free, leased) = (holding.is_past_and_free(now), holding.in_hand(now).is_some());
+            holding.admit(now, operation.cost, passes)
+        });
         self.fed(node, operation.group);
+        let free = free && self.witness.shadowed.contains(&operation.group);
+        let counted = self.begin_in_share(node, &operation, leased);
+        Operation { free, counted, ..operation }
     }
 
     fn admitted(&mut self, node: usize, operation: Operation) {
@@ -136,8 +158,10 @@ impl World {
                 machine.settle(now, taken, &Consumption { charged, operations: 1, ..Consumption::default() });
             }
         }
+        self.end_in_share(node, &operation, if undone { Ru::ZERO } else { actual });
         if operation.over {
-            return self.next_of_closed(node, operation, Span(200));
+            // As after a refusal, or workers would never rest.
+            return self.next_of_closed(node, operation, Span(10_000));
         }
         self.judge_holding(node, group, |holding| {
             holding.settle(now, estimate, if undone { Ru::ZERO } else { actual });
@@ -150,9 +174,13 @@ impl World {
         self.next_of_closed(node, operation, Span(200));
     }
 
-    /// RU that a node admitted, or gave back, count in the bounds unless it lies, or a limit in shadow let them pass.
+    /// RU that a node admitted, or gave back, count in the bounds unless it lies, or a limit in shadow let them pass. What
+    /// an operation gives back counts also if it began where nothing was counted.
     fn count_honest(&mut self, node: usize, operation: Operation, cost: Ru) {
-        if self.nodes.get(node).is_some_and(|state| state.lies.is_none()) && !operation.over {
+        if self.nodes.get(node).is_some_and(|state| state.lies.is_none())
+            && !operation.over
+            && !(operation.free && cost.is_positive())
+        {
             self.count(operation.group, cost);
         }
     }
@@ -218,9 +246,13 @@ impl World {
                 break;
             }
             // All are let in before any is settled.
-            done.iter()
-                .filter(|(operation, admitted, _)| *admitted && !operation.over)
-                .for_each(|(operation, _, passes)| self.spent(node, *operation, *passes));
+            for (operation, _, passes) in done.iter_mut().filter(|(_, admitted, _)| *admitted) {
+                if operation.over {
+                    self.passed_over(node, operation.group);
+                } else {
+                    *operation = self.spent(node, *operation, *passes);
+                }
+            }
             for (operation, admitted, _) in done {
                 if admitted { self.admitted(node, operation) } else { self.refused(node, operation) }
             }

@@ -102,6 +102,7 @@ impl World {
             }
         }
         self.count_fallbacks(id, spec);
+        self.count_shadows();
     }
 
     /// A group is gone from now on. Its leases count until they end.

@@ -21,6 +21,7 @@ use super::quota::Spent;
 use super::random::Random;
 use super::reports::Reports;
 use super::settling::Fate;
+use super::share::{Counted, Shares};
 use super::witness::Witness;
 use super::work::Work;
 
@@ -93,6 +94,10 @@ pub(super) struct Operation {
     pub(super) fate: Fate,
     /// Admitted over a limit in shadow.
     pub(super) over: bool,
+    /// Admitted without a lease of a limit in shadow: it counts in no bound.
+    pub(super) free: bool,
+    /// Where it counts in quotas.
+    pub(super) counted: Counted,
 }
 
 pub(super) struct Node {
@@ -258,6 +263,8 @@ pub struct World {
     pub(super) was_below: BTreeSet<(GroupId, GroupId)>,
     /// What was used of quotas.
     pub(super) quotas: BTreeMap<GroupId, Spent>,
+    /// Shares of quotas.
+    pub(super) shares: Shares,
     pub(super) toll: Toll,
     pub(super) witness: Witness,
     /// The controller's tasks, where they take time.
@@ -322,6 +329,7 @@ impl World {
             fell_back_in: BTreeSet::new(),
             was_below: BTreeSet::new(),
             quotas: BTreeMap::new(),
+            shares: Shares::default(),
             toll: Toll::default(),
             witness: Witness::default(),
             work: None,
@@ -450,6 +458,7 @@ impl World {
             Event::Upkeep => {
                 if !self.stalled() {
                     self.controller.upkeep();
+                    self.shares.settle();
                 }
                 if let Some(old) = &self.old {
                     old.upkeep();

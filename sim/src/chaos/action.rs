@@ -62,6 +62,8 @@ pub enum Action {
     Copy(bool),
     /// The controller ends, in order or not; the newest copy is put in place of the store, and it starts after this.
     PutBack(bool, Span),
+    /// The wall clock is set forward, or back, by so much.
+    SetClock(bool, Span),
 }
 
 /// A part of a definition that changes.
@@ -81,6 +83,10 @@ pub enum Change {
     MaxDebt(Ru),
     /// Depth of the bucket.
     Depth(Option<Ru>),
+    /// Whether the limit is in shadow.
+    Shadow(bool),
+    /// The amount of a quota.
+    Quota(Option<Ru>),
 }
 
 impl Change {
@@ -93,6 +99,8 @@ impl Change {
             Self::FallbackTotal(total) => spec.fallback_total = total,
             Self::MaxDebt(debt) => spec.max_debt = debt,
             Self::Depth(burst) => spec.burst = burst,
+            Self::Shadow(shadow) => spec.shadow = shadow,
+            Self::Quota(amount) => spec.quota = amount,
         }
     }
 
@@ -106,11 +114,13 @@ impl Change {
             Self::FallbackTotal(_) => "total=",
             Self::MaxDebt(_) => "debt=",
             Self::Depth(_) => "burst=",
+            Self::Shadow(_) => "enforcement=",
+            Self::Quota(_) => "quota=",
         }
     }
 
     /// All that can be changed, to what a definition says.
-    fn all(spec: &GroupSpec) -> [Self; 7] {
+    fn all(spec: &GroupSpec) -> [Self; 9] {
         [
             Self::Weight(spec.weight),
             Self::Priority(spec.priority),
@@ -119,6 +129,8 @@ impl Change {
             Self::FallbackTotal(spec.fallback_total),
             Self::MaxDebt(spec.max_debt),
             Self::Depth(spec.burst),
+            Self::Shadow(spec.shadow),
+            Self::Quota(spec.quota),
         ]
     }
 }
@@ -177,6 +189,7 @@ impl Action {
             }
             Self::Copy(stopped) if world.controller_is_up() && !world.stalled() => world.copy_store(*stopped),
             Self::PutBack(in_order, span) if !world.stalled() => world.put_back(*in_order, *span),
+            Self::SetClock(forward, span) => world.set_wall(*forward, *span),
             Self::Rate(id, rate) => world.change_group(*id, |spec| spec.rate = Some(*rate)),
             Self::Burst(id, burstable) => world.change_group(*id, |spec| spec.burstable = *burstable),
             Self::Move(id, parent) => world.change_group(*id, |spec| spec.parent = *parent),
@@ -242,6 +255,8 @@ impl fmt::Display for Action {
             Self::Copy(false) => f.write_str("copy running"),
             Self::Copy(true) => f.write_str("copy stopped"),
             Self::PutBack(false, span) => write!(f, "put-back killed {}us", span.0),
+            Self::SetClock(true, span) => write!(f, "clock forward {}us", span.0),
+            Self::SetClock(false, span) => write!(f, "clock back {}us", span.0),
             Self::PutBack(true, span) => write!(f, "put-back stopped {}us", span.0),
         }
     }
@@ -294,6 +309,7 @@ impl FromStr for Action {
             "lie" => Self::Lie(arg(&args, 0)?),
             "copy" => Self::Copy(word(0) == "stopped"),
             "put-back" => Self::PutBack(word(0) == "stopped", time(1)?),
+            "clock" => Self::SetClock(word(0) == "forward", time(1)?),
             "take-over" => Self::TakeOver(arg(&args, 0)?, time(1)?),
             _ => return Err("no such action".to_owned()),
         })

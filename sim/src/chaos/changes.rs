@@ -6,7 +6,11 @@ use tidegate_core::units::{Rate, Ru, Span, Time};
 
 use super::draw::draw_policy;
 use super::{Action, Change, Plan};
+use crate::disk::Death;
 use crate::random::Random;
+
+/// The wall clock at the end of the first window of a quota: far enough from midnight to be set back.
+const WALL: Span = Span::secs(600);
 
 impl Plan {
     /// Adds changes to a plan whose faults and loads are drawn.
@@ -15,6 +19,57 @@ impl Plan {
         self.draw_returns(&mut Random::new(seed, 18));
         self.draw_alterations(&mut Random::new(seed, 19));
         self.draw_lowered(&mut Random::new(seed, 25));
+        self.draw_shadows(&mut Random::new(seed, 31));
+        self.draw_quotas(&mut Random::new(seed, 32));
+    }
+
+    /// In some runs, a quota that lasts for some seconds of the group's rate, whose window ends in the run, while its
+    /// amount changes, or the wall clock is set. It is set back once at most, by no more than a window: twice would reset
+    /// the quota of a minute that has been before.
+    fn draw_quotas(&mut self, random: &mut Random) {
+        if !random.one_in(6) {
+            return;
+        }
+        let index = random.below(self.groups.len());
+        let Some((id, spec)) = self.groups.get_mut(index) else { return };
+        let (id, rate) = (*id, spec.rate.unwrap_or_default());
+        let lasts = |random: &mut Random| rate.over(Span::millis(random.between(500, 12_000))).max(Ru(1));
+        spec.quota = Some(lasts(random).max(spec.burst.unwrap_or_default()));
+        self.wall = Span(WALL.0 - random.between(1_000_000, self.calm_at.0 + 5_000_000));
+        for _ in 0..if random.one_in(3) { random.between(1, 3) } else { 0 } {
+            let (at, amount) = (Time(random.between(200_000, self.calm_at.0)), lasts(random));
+            self.actions.push((at, Action::Alter(id, Change::Quota(Some(amount)))));
+        }
+        if random.one_in(3) {
+            let (at, span) = (random.between(200_000, self.calm_at.0), random.between(1_000, 120_000));
+            self.actions.push((Time(at), Action::SetClock(true, Span::millis(span))));
+        }
+        if random.one_in(3) {
+            let (at, span) = (random.between(200_000, self.calm_at.0), random.between(1_000, 60_000));
+            self.actions.push((Time(at), Action::SetClock(false, Span::millis(span))));
+        }
+        if random.one_in(2) {
+            // A controller that dies about when a window ends.
+            let end = WALL.0 - self.wall.0;
+            let at = Time(end.saturating_sub(1_000 * random.between(0, 1_500)).max(200_000));
+            let down = Span::millis(random.between(1, 3_000));
+            let death = if random.one_in(2) { Death::Killed } else { Death::PowerCut };
+            self.actions.push((at, Action::Crash(down, death)));
+        }
+    }
+
+    /// In some runs, limits in shadow from the beginning, and others that are put in shadow or enforced in the middle.
+    fn draw_shadows(&mut self, random: &mut Random) {
+        if !random.one_in(8) {
+            return;
+        }
+        for (_, spec) in &mut self.groups {
+            spec.shadow = random.one_in(3);
+        }
+        for _ in 0..random.between(1, 4) {
+            let (id, at) = (self.pick(random), Time(random.between(200_000, self.calm_at.0)));
+            self.actions.push((at, Action::Alter(id, Change::Shadow(random.one_in(2)))));
+        }
     }
 
     /// Groups that are created in the middle, on top or under another, with loads that wait for them.

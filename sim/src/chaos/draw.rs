@@ -50,6 +50,7 @@ impl Plan {
             faults,
             actions,
             fence,
+            wall: Span(0),
             idle_after: draw_idle(&mut Random::new(seed, 14)),
             loads,
             groups,

@@ -31,6 +31,8 @@ pub struct Plan {
     loads: Vec<Load>,
     actions: Vec<(Time, Action)>,
     fence: Option<Span>,
+    /// How far the wall clock is past midnight at the beginning.
+    wall: Span,
     /// Groups without operations give their leases up after this.
     idle_after: Span,
     /// When faults end; the run goes on for a while.
@@ -85,6 +87,7 @@ impl Plan {
         };
         world.trace = trace.then(String::new);
         world.checked = true;
+        world.set_wall(true, self.wall);
         world.set_drifts(&self.drifts);
         world.set_idle_after(self.idle_after);
         let result = self.drive(&mut world);
@@ -235,7 +238,8 @@ impl Plan {
             let too_slow = |limit: Option<Rate>, part| {
                 limit.is_some_and(|limit| limit.over(Span(CALM.0 / part)) < settled)
             };
-            let slow = too_slow(spec.limit(), part) || too_slow(own, crowd.saturating_mul(4));
+            let used_up = spec.quota.is_some() && world.is_used_up(id, settled.scale(8, 1), shares::WINDOW);
+            let slow = used_up || too_slow(spec.limit(), part) || too_slow(own, crowd.saturating_mul(4));
             let far = spec.ttl.0 < self.delay.1.0 * trouble::LEASE_IN_DELAYS;
             if slow || far || spec.depth().is_some_and(|depth| depth < cost) {
                 return true;

@@ -70,6 +70,10 @@ impl Plan {
             }
             let sure = spec.rate.unwrap_or_default();
             let used = now.group(load.group) - before.group(load.group);
+            if world.quota_above(load.group).is_some() {
+                // What is left of a quota decides who gets what.
+                continue;
+            }
             if self.is_even(load, clients, used) && self.hears_in_time(spec) {
                 let got = |node: usize| now.ru(load.group, node) - before.ru(load.group, node);
                 let fair = used.scale(1, i64::try_from(clients).unwrap_or(i64::MAX));

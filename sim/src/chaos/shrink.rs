@@ -71,6 +71,9 @@ impl Plan {
         for (id, _) in self.groups.iter().filter(|_| self.groups.len() > 1) {
             with(&|plan| plan.drop_group(*id));
         }
+        if self.groups.iter().any(|(_, spec)| spec.quota.is_some()) {
+            with(&|plan| plan.groups.iter_mut().for_each(|(_, spec)| spec.quota = None));
+        }
         if self.fence.is_some() {
             with(&|plan| plan.fence = None);
         }

@@ -1,7 +1,7 @@
 //! Plans as text, which is written for people and read back as it is.
 //!
 //! ```text
-//! plan seed=7 delay=100us..4000us idle=60000000us calm=9000000us [fence=2000000us]
+//! plan seed=7 delay=100us..4000us idle=60000000us calm=9000000us [fence=2000000us] [wall=30000000us]
 //! nodes 120 -300 0                        one clock each, in ppm
 //! network lost=10 repeated=5 late=1 [unordered]
 //! group 2 rate=..                         as in scripts, as are loads
@@ -26,6 +26,9 @@ impl fmt::Display for Plan {
         write!(f, " idle={}us calm={}us", self.idle_after.0, self.calm_at.0)?;
         if let Some(fence) = self.fence {
             write!(f, " fence={}us", fence.0)?;
+        }
+        if self.wall > Span(0) {
+            write!(f, " wall={}us", self.wall.0)?;
         }
         let drifts: Vec<String> = self.drifts.iter().map(ToString::to_string).collect();
         writeln!(f, "\nnodes {}", drifts.join(" "))?;
@@ -58,6 +61,7 @@ impl FromStr for Plan {
             loads: Vec::new(),
             actions: Vec::new(),
             fence: None,
+            wall: Span(0),
             idle_after: NodeConfig::default().idle_after,
             calm_at: Time(0),
         };
@@ -87,6 +91,7 @@ impl Plan {
                 self.calm_at =
                     words.get("calm", self.calm_at, |text| span(text).map(|span| Time(0).after(span)))?;
                 self.fence = words.get("fence", None, |text| span(text).map(Some))?;
+                self.wall = words.get("wall", self.wall, span)?;
             }
             "nodes" => {
                 let drifts: Result<_, _> = rest.split_whitespace().map(str::parse).collect();
