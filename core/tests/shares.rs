@@ -1,0 +1,183 @@
+//! Shares of quotas at their edges: slow clocks, operations that never run, groups that are given up, grants that were
+//! never applied, costs above a share, windows that open early. And words of a controller that a node must forget.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
+
+use tidegate_core::engine::{Engine, EngineConfig};
+use tidegate_core::exchange::{Allowance, Ask, Grant, LeaseTerms, Spending};
+use tidegate_core::group::{ClientId, Fallback, GroupId, GroupSpec};
+use tidegate_core::node::{LeaseState, NodeConfig, NodeGroup, Refusal};
+use tidegate_core::quota::{Opening, window_number};
+use tidegate_core::units::{Rate, Ru, Span, Time};
+use tidegate_core::usage::{Consumption, RuParts};
+
+const GROUP: GroupId = GroupId(3);
+const A: ClientId = ClientId(1);
+const B: ClientId = ClientId(2);
+
+fn at(ms: u64) -> Time {
+    Time(ms * 1_000)
+}
+
+fn ru(whole: i64) -> Ru {
+    Ru::whole(whole)
+}
+
+/// A share of so much, of a window that ends in ten seconds.
+fn share(window: u64, ceiling: i64) -> Allowance {
+    let resets_in = Span::secs(10);
+    Allowance { window, ceiling: ru(ceiling), amount: ru(100), left: ru(ceiling), resets_in }
+}
+
+fn terms(allowance: Allowance) -> LeaseTerms {
+    LeaseTerms {
+        rate: Rate::whole(1_000),
+        cap: ru(500),
+        fill: ru(500),
+        ttl: Span::secs(60),
+        renew_after: Span::secs(1),
+        max_fit: ru(500),
+        allowance: Some(allowance),
+        ..LeaseTerms::default()
+    }
+}
+
+/// A node that asked at 0 ms and has this share.
+fn node(config: NodeConfig, ceiling: i64) -> NodeGroup {
+    let mut node = NodeGroup::new(at(0), config);
+    node.ask(at(0), 1);
+    node.on_grant(at(1), 1, &Grant::Leased(terms(share(7, ceiling))));
+    node
+}
+
+fn used(cost: i64) -> Consumption {
+    Consumption { charged: RuParts::flat(ru(cost)), operations: 1, ..Consumption::default() }
+}
+
+#[test]
+fn a_share_is_used_until_the_window_ends_on_the_slowest_clock() {
+    for (drift_ppm, ends_ms) in [(0, 10_000), (1_000, 9_990), (50_000, 9_500)] {
+        let mut node = node(NodeConfig { drift_ppm, ..NodeConfig::default() }, 100);
+        assert!(node.try_acquire(at(ends_ms - 1), ru(1)).is_ok(), "{drift_ppm} ppm");
+        assert!(node.try_acquire(at(ends_ms), ru(1)).is_err(), "{drift_ppm} ppm");
+    }
+}
+
+#[test]
+fn an_operation_that_never_ran_leaves_its_part_of_the_share() {
+    let mut node = node(NodeConfig::default(), 5);
+    for _ in 0..3 {
+        let admitted = node.try_acquire(at(2), ru(5)).unwrap();
+        assert!(node.try_acquire(at(2), ru(1)).is_err());
+        node.give_back(at(3), admitted.with(ru(5)));
+    }
+    assert_eq!(node.ask(at(4), 2).spending, Spending { window: 7, used: Ru::ZERO, ceiling: ru(5) });
+}
+
+#[test]
+fn a_node_takes_what_it_used_since_off_what_was_left() {
+    let mut node = node(NodeConfig::default(), 10);
+    let admitted = node.try_acquire(at(2), ru(8)).unwrap();
+    node.settle(at(3), admitted.with(ru(8)), &used(8));
+    let refused = node.try_acquire(at(4), ru(5)).unwrap_err();
+    assert!(matches!(refused, Refusal::QuotaUsedUp { .. }), "{refused:?}");
+}
+
+#[test]
+fn a_share_that_is_given_up_is_what_was_used() {
+    let mut node = node(NodeConfig { idle_after: Span::secs(2), ..NodeConfig::default() }, 50);
+    let admitted = node.try_acquire(at(2), ru(8)).unwrap();
+    node.settle(at(3), admitted.with(ru(8)), &used(8));
+    let ask = node.ask(at(3_000), 2);
+    assert!(ask.gives_up());
+    assert_eq!(ask.spending, Spending { window: 7, used: ru(8), ceiling: ru(8) });
+}
+
+/// A window of 100 RU of the group, with a mark that covers it.
+fn open(engine: &mut Engine, now: Time, count: u32) {
+    let ends = now.after(Span::secs(60));
+    let number = window_number(GROUP, count);
+    engine.open_quota(now, GROUP, &Opening { number, ends, durable: ru(100), ..Opening::default() });
+}
+
+fn engine() -> Engine {
+    let mut engine = Engine::new(at(0), EngineConfig::default());
+    let spec = GroupSpec { quota: Some(ru(100)), ..GroupSpec::capped(Rate::whole(1_000)) };
+    engine.put_group(at(0), GROUP, spec).unwrap();
+    open(&mut engine, at(0), 1);
+    engine
+}
+
+/// The ceiling of the answer to a node that waits for an operation of this cost.
+fn ceiling(engine: &mut Engine, now: Time, client: ClientId, seq: u64, ask: Ask) -> Ru {
+    match engine.renew(now, client, GROUP, seq, &ask, None) {
+        Some(Grant::Leased(LeaseTerms { allowance: Some(allowance), .. })) => allowance.ceiling,
+        other => panic!("no share: {other:?}"),
+    }
+}
+
+fn waits(cost: i64) -> Ask {
+    Ask { demand: Rate::whole(cost), backlog: ru(cost), head: ru(cost), largest: ru(cost), ..Ask::default() }
+}
+
+fn spending(count: u32, used: i64, ceiling: Ru) -> Spending {
+    Spending { window: window_number(GROUP, count), used: ru(used), ceiling }
+}
+
+#[test]
+fn a_share_that_never_came_is_free_at_once() {
+    let mut engine = engine();
+    assert!(ceiling(&mut engine, at(1), A, 1, waits(80)) >= ru(80));
+    assert_eq!(ceiling(&mut engine, at(2), B, 1, waits(80)), Ru::ZERO);
+    // A never applied the answer, and asks for less.
+    let second = ceiling(&mut engine, at(3), A, 2, waits(10));
+    let view = engine.quota_view(GROUP, at(3)).unwrap();
+    assert!(second < ru(80) && view.granted == second, "{second}, {view:?}");
+}
+
+#[test]
+fn what_operations_cost_above_a_share_is_missing_for_others() {
+    let mut engine = engine();
+    let first = ceiling(&mut engine, at(1), A, 1, waits(40));
+    let said = Ask { acked_seq: 1, spending: spending(1, 70, first), ..waits(1) };
+    ceiling(&mut engine, at(2), A, 2, said);
+    let view = engine.quota_view(GROUP, at(2)).unwrap();
+    assert!(view.used >= ru(70) && view.granted >= ru(70), "{view:?}");
+    assert_eq!(ceiling(&mut engine, at(3), B, 1, waits(40)), Ru::ZERO);
+}
+
+#[test]
+fn a_window_that_opens_early_counts_what_nodes_still_have_of_the_one_before() {
+    let mut engine = engine();
+    let first = ceiling(&mut engine, at(1), A, 1, waits(80));
+    open(&mut engine, at(1_000), 2);
+    let view = engine.quota_view(GROUP, at(1_000)).unwrap();
+    assert_eq!((view.granted, view.used), (first, first), "{view:?}");
+    assert_eq!(ceiling(&mut engine, at(1_001), B, 1, waits(40)), Ru::ZERO);
+}
+
+#[test]
+fn the_fallback_goes_with_the_group() {
+    let mut node = NodeGroup::new(at(0), NodeConfig::default());
+    node.ask(at(0), 1);
+    let fallback = Fallback::Rate(Rate::whole(10));
+    node.on_grant(at(1), 1, &Grant::Leased(LeaseTerms { fallback, ..terms(share(7, 50)) }));
+    node.ask(at(1_000), 2);
+    node.on_grant(at(1_001), 2, &Grant::UnknownGroup);
+    node.ask(at(5_000), 3);
+    node.on_grant(at(5_001), 3, &Grant::Recovering { ask_again: Span::secs(1), fallback: None });
+    assert_eq!(node.state(at(5_001)).lease, LeaseState::Recovering);
+    assert!(node.try_acquire(at(9_000), ru(1)).is_err());
+}
+
+#[test]
+fn the_answer_to_a_group_that_is_given_up_says_how_it_is_enforced() {
+    let mut engine = Engine::new(at(0), EngineConfig::default());
+    let spec = GroupSpec { shadow: true, ..GroupSpec::capped(Rate::whole(100)) };
+    engine.put_group(at(0), GROUP, spec).unwrap();
+    engine.renew(at(1), A, GROUP, 1, &waits(10), None);
+    let given_up = Ask { acked_seq: 1, ..Ask::default() };
+    let answer = engine.renew(at(2), A, GROUP, 2, &given_up, None);
+    let Some(Grant::Leased(terms)) = answer else { panic!("{answer:?}") };
+    assert!(terms.enforcement.shadow && terms.fallback == Fallback::Unlimited, "{terms:?}");
+}
