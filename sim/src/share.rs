@@ -186,7 +186,7 @@ impl World {
         if self.shares.unsettled || of_old {
             // The time to the end was computed by the clock before it was set.
         } else if known.is_some_and(|known| known != ends)
-            || ends % MINUTE.0 > 0
+            || !ends.is_multiple_of(MINUTE.0)
             || resets_in == Span(0)
             || resets_in > MINUTE + self.shares.set_back
         {
@@ -195,7 +195,7 @@ impl World {
                 id.0
             ));
         }
-        if ends % MINUTE.0 == 0 {
+        if ends.is_multiple_of(MINUTE.0) {
             self.shares.ends.entry(window).or_insert(ends);
         }
         if let Some(end) = self.shares.end(window) {
