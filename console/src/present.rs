@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tidegate_core::quota::{SPENT_PERCENT, reaches};
 use tidegate_core::units::{Rate, Ru};
 use tidegate_proto::v1;
 
@@ -75,6 +76,16 @@ impl GroupNow {
     /// Whether operations wait.
     pub fn is_throttled(&self) -> bool {
         self.waiting > 0 || self.backlog.is_positive()
+    }
+
+    /// Whether its quota is spent, as alarms see it.
+    pub fn has_spent_its_quota(&self) -> bool {
+        let ru = |text: &str| Some(Ru(i64::try_from(micro(text)?).ok()?));
+        let taken = |quota: &v1::QuotaState| {
+            let (amount, left) = (ru(&quota.amount)?, ru(&quota.left)?);
+            Some(reaches(amount - left, amount, SPENT_PERCENT))
+        };
+        self.quota.as_ref().and_then(taken).unwrap_or_default()
     }
 }
 

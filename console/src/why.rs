@@ -38,8 +38,7 @@ impl Why {
         if is_recovering {
             return Some(Self::Recovering);
         }
-        let spent = |group: &&GroupNow| group.quota.as_ref().is_some_and(|quota| quota.left == "0");
-        if let Some(of) = present.way_up(group.name()).find(spent) {
+        if let Some(of) = present.way_up(group.name()).find(|group| group.has_spent_its_quota()) {
             return Some(Self::Quota(of.name().to_owned()));
         }
         if group.limit().is_some_and(|limit| group.debt.0 > limit.0) {
@@ -106,11 +105,17 @@ mod tests {
 
     #[test]
     fn quotas_debts_and_recoveries_come_before_rates() {
-        let quota = |left: &str| Some(v1::QuotaState { left: left.to_owned(), ..v1::QuotaState::default() });
+        let quota = |left: &str| {
+            let (left, amount) = (left.to_owned(), "50".to_owned());
+            Some(v1::QuotaState { left, amount, ..v1::QuotaState::default() })
+        };
         let top = |left| GroupNow { quota: quota(left), ..group("top", "", 100, 60) };
         let full = || waits(group("a", "top", 50, 50));
-        assert_eq!(why([top("0"), full()], "a"), Some(Why::Quota("top".to_owned())));
-        assert_eq!(why([top("0.5"), full()], "a"), Some(Why::Rate));
+        // Nodes leave the last of a quota: it is less than an operation costs.
+        for left in ["0", "0.000001", "0.5"] {
+            assert_eq!(why([top(left), full()], "a"), Some(Why::Quota("top".to_owned())), "{left}");
+        }
+        assert_eq!(why([top("0.500001"), full()], "a"), Some(Why::Rate));
         let owes = GroupNow { debt: Ru::whole(51), ..full() };
         assert_eq!(why([top("1"), owes], "a"), Some(Why::Debt));
         let present = Present::of(1, [full()], false);

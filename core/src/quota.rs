@@ -18,6 +18,15 @@ use crate::lease::Lease;
 use crate::tree::{Chain, Tree};
 use crate::units::{Rate, Ru, Span, Time};
 
+/// Percent of a quota from which on it is spent: the last of it is less than an operation costs, and is never used. With
+/// 98, groups with small operations count as spent that go on for a while.
+pub const SPENT_PERCENT: u32 = 99;
+
+/// Whether what was used is so many percent of a quota, or more.
+pub fn reaches(used: Ru, amount: Ru, percent: u32) -> bool {
+    i128::from(used.0) * 100 >= i128::from(amount.0) * i128::from(percent)
+}
+
 /// One node's share of a quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Share {

@@ -42,5 +42,6 @@ fn file(kind: &str) -> Option<File> {
     let number = FILES.fetch_add(1, Ordering::Relaxed);
     let path = folder.join(format!("{kind}-{}-{number}", std::process::id()));
     let file = OpenOptions::new().create_new(true).append(true).open(&path);
-    Some(file.unwrap_or_else(|error| panic!("{}: {error}", path.display())))
+    assert!(file.is_ok(), "TIDEGATE_SAID: {}: {file:?}", path.display());
+    file.ok()
 }

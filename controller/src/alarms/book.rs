@@ -7,7 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_core::units::{Ru, Span, Time};
+use tidegate_core::quota::{SPENT_PERCENT, reaches};
+use tidegate_core::units::{Span, Time};
 
 use super::kind::{Facts, Key, Kind, Seen};
 
@@ -17,9 +18,6 @@ const GAP: Span = Span::secs(5);
 /// Points by which the use of a quota falls before its alarm can be resolved. Nodes that come back give up what counted
 /// as lost, some percent at a time; twice of it would keep alarms open over a quota that was raised a little.
 const BACK_PERCENT: u32 = 5;
-/// Percent of a quota from which on it is spent: the last of it is less than an operation costs, and is never used. With
-/// 98, groups with small operations count as spent that go on for a while.
-pub const SPENT_PERCENT: u32 = 99;
 /// Time after which an alarm that is still open is said again: a receiver that lost it has it then. Half of it is noise
 /// where an alarm is open for a day; with twice of it, a receiver waits long before it knows that one is void.
 pub const REPEAT: Span = Span::secs(3_600);
@@ -239,11 +237,6 @@ impl Thresholds {
     fn calm(&self, kind: Kind) -> Span {
         if kind == Kind::Recovery { Span(0) } else { self.resolved_after }
     }
-}
-
-/// Whether an amount is so many percent of another, or more.
-fn reaches(used: Ru, amount: Ru, percent: u32) -> bool {
-    i128::from(used.0) * 100 >= i128::from(amount.0) * i128::from(percent)
 }
 
 #[cfg(test)]

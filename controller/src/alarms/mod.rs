@@ -19,7 +19,7 @@ use tokio::sync::watch as flag;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-pub use book::{Book, Change, Event, MOST_OPEN, Moment, REPEAT, SPENT_PERCENT, Thresholds};
+pub use book::{Book, Change, Event, MOST_OPEN, Moment, REPEAT, Thresholds};
 pub use kind::{Facts, Key, Kind, Seen};
 pub use settings::{Address, AlarmSettings, Webhook};
 

@@ -1,12 +1,13 @@
 //! The settings of alarms, and of those who are told: `[[webhook]]`.
 
+use tidegate_core::quota::SPENT_PERCENT;
 use tidegate_core::units::Span;
 use toml::Table;
 
 use super::access::{groups, text};
 use super::provider::{path, texts};
 use super::reader::{Reader, mismatch};
-use crate::alarms::{Address, AlarmSettings, Kind, SPENT_PERCENT, Thresholds, Webhook};
+use crate::alarms::{Address, AlarmSettings, Kind, Thresholds, Webhook};
 use crate::name::GroupName;
 use crate::quantity::cut;
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tidegate_core::units::Rate;
+use tidegate_core::units::{Rate, Ru};
 
 use super::*;
 
