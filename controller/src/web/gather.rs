@@ -70,7 +70,7 @@ impl Web {
     }
 
     fn read(&self, visitor: &Visitor, second: u64, known: Option<Read>) -> Result<Read, AdminError> {
-        let revision = self.service.status().revision;
+        let revision = self.service.lock().definitions.revision();
         let definitions = match known.filter(|known| known.revision == revision) {
             Some(known) => known.definitions,
             None => Arc::new(self.definitions(visitor)?),
@@ -137,7 +137,8 @@ impl Web {
 
     /// Whether nodes get no more than they prove to hold.
     pub(super) fn is_recovering(&self) -> bool {
-        self.service.status().recovery.0 > 0
+        let now = self.service.clock().now();
+        self.service.lock().leasing.recovery(now).0 > 0
     }
 
     /// What a group used in these minutes or hours.
