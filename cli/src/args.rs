@@ -36,6 +36,7 @@ use crate::command::token::TokenCommand;
 use crate::command::top::TopArgs;
 use crate::command::usage::UsageArgs;
 use crate::command::watch::WatchCommand;
+use crate::command::webhook::WebhookCommand;
 use crate::completion::CompleteArgs;
 use crate::demo::DemoArgs;
 use crate::error::CliError;
@@ -243,6 +244,9 @@ pub(crate) enum Command {
     /// Show which statements were convicted.
     #[command(subcommand)]
     Runaway(RunawayCommand),
+    /// Try the receivers of alarms.
+    #[command(subcommand)]
+    Webhook(WebhookCommand),
     /// Show who changed what.
     Audit(AuditArgs),
     /// Make a private authority and certificates, show and renew them.

@@ -83,6 +83,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
             Command::Statement(command) => command::statement::run(command, &global).await,
             Command::Watch(command) => command::watch::run(command, &global).await,
             Command::Runaway(command) => command::runaway::run(command, &global).await,
+            Command::Webhook(command) => command::webhook::run(command, &global).await,
             Command::Audit(args) => command::audit::run(args, &global).await,
             Command::Store(command) => command::store::run(command, &global).await,
             Command::Status(args) => command::status::run(args, &global).await,

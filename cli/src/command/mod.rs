@@ -28,3 +28,4 @@ pub(crate) mod token;
 pub(crate) mod top;
 pub(crate) mod usage;
 pub(crate) mod watch;
+pub(crate) mod webhook;

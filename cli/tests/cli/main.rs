@@ -50,3 +50,5 @@ mod terminal;
 mod tls;
 #[cfg(test)]
 mod tokens;
+#[cfg(test)]
+mod webhook;

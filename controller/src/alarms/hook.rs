@@ -1,27 +1,17 @@
 //! Tells one webhook, in a task of its own: what waits for it, a delivery at a time, again until it arrives.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use axum::body::Bytes;
-use http::{Request, StatusCode, header};
 use serde_json::Value;
-use tidegate_tls::ClientFiles;
 use tokio::sync::Notify;
-use tokio::time::{sleep_until, timeout};
+use tokio::time::sleep_until;
 
+use super::delivery::{self, Told};
 use super::message;
 use super::queue::{Batch, Entry, Queue};
-use super::settings::{Webhook, secret};
+use super::settings::Webhook;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
-use crate::outgoing;
-
-/// Time for one try, from connecting to the head of the answer. Half of it is short for a receiver that is far away or
-/// starts; twice of it only waits for one that hangs.
-const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-/// The same in words.
-const NO_ANSWER: &str = "no answer within 10 s";
 
 /// A webhook and what waits for it.
 pub(super) struct Hook {
@@ -35,14 +25,6 @@ pub(super) struct Hook {
     controller: Value,
     clock: Clock,
     metrics: Arc<Metrics>,
-}
-
-/// What came of a try.
-enum Told {
-    Arrived,
-    /// The receiver does not take this body, and would not if it came again.
-    Refused(String),
-    Failed(String),
 }
 
 impl Hook {
@@ -121,10 +103,7 @@ impl Hook {
 
     /// Tries a delivery, and notes what came of it; returns whether there may be another at once.
     async fn attempt(&self, batch: Batch) -> bool {
-        let told = match timeout(ANSWER_WITHIN, self.post(batch)).await {
-            Ok(told) => told,
-            Err(_) => Told::Failed(NO_ANSWER.to_owned()),
-        };
+        let told = self.post(batch).await;
         let mut queue = self.queue();
         match &told {
             Told::Arrived | Told::Refused(_) => queue.done(),
@@ -160,43 +139,9 @@ impl Hook {
     }
 
     async fn post(&self, batch: Batch) -> Told {
-        // A secret that was changed counts from the next try on.
-        let file = self.settings.secret_file.clone();
-        let secret = match tokio::task::spawn_blocking(move || secret(&file)).await {
-            Ok(Ok(secret)) => secret,
-            Ok(Err(reason)) => return Told::Failed(format!("secret_file: {reason}")),
-            Err(error) => return Told::Failed(error.to_string()),
-        };
-        let delivery = format!("{:016x}-{}-{}", self.instance, self.settings.name, batch.number);
+        let id = format!("{:016x}-{}-{}", self.instance, self.settings.name, batch.number);
         let events = batch.entries.into_iter().map(|entry| entry.json).collect();
-        let body = message::body(&delivery, &self.controller, events);
-        let Some(signature) = message::signature(&secret, self.clock.unix_ms() / 1_000, &body) else {
-            return Told::Failed("secret_file: no key can be made of it".to_owned());
-        };
-        let request = Request::post("/")
-            .header(header::CONTENT_TYPE, "application/json")
-            .header("tidegate-delivery", delivery)
-            .header("tidegate-signature", signature);
-        let files = ClientFiles { authorities: self.settings.authorities.clone(), identity: None };
-        let (uri, place) = (self.settings.url.uri(), ("webhook", ANSWER_WITHIN));
-        // The head of the answer says all; its body is not read.
-        match outgoing::send(uri, files, place, request, Bytes::from(body)).await {
-            Ok(answer) => judged(answer.response.status()),
-            Err(reason) => Told::Failed(reason),
-        }
-    }
-}
-
-/// What a status says of a delivery.
-fn judged(status: StatusCode) -> Told {
-    match status {
-        status if status.is_success() => Told::Arrived,
-        StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE | StatusCode::UNPROCESSABLE_ENTITY => {
-            Told::Refused(format!("it answers {status}"))
-        }
-        status if status.is_redirection() => Told::Failed(format!(
-            "it answers {status}: write the address that it points to (redirects are not followed)"
-        )),
-        status => Told::Failed(format!("it answers {status}")),
+        let body = message::body(&id, &self.controller, events);
+        delivery::send(&self.settings, &id, body, self.clock.unix_ms() / 1_000).await
     }
 }

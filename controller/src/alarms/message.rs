@@ -17,6 +17,11 @@ pub(super) fn started(unix_ms: u64) -> Value {
     json!({"event": "started", "at_unix_ms": unix_ms})
 }
 
+/// The message of a test of a webhook.
+pub(super) fn test(unix_ms: u64, webhook: &str) -> Value {
+    json!({"event": "test", "at_unix_ms": unix_ms, "text": format!("a test of the webhook {webhook}: nothing happened")})
+}
+
 /// The message of what happened to an alarm, with the reason why operations wait where there is one.
 pub(super) fn changed(event: &Event, why: Option<&Why>) -> Value {
     let key = &event.key;

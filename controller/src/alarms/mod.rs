@@ -5,6 +5,7 @@
 //! delivered it. So a receiver that is slow or gone holds up nothing but its own queue.
 
 mod book;
+mod delivery;
 mod hook;
 mod kind;
 mod look;
@@ -23,9 +24,10 @@ pub use book::{Book, Change, Event, MOST_OPEN, Moment, REPEAT, Thresholds};
 pub use kind::{Facts, Key, Kind, Seen};
 pub use settings::{Address, AlarmSettings, Webhook};
 
-use crate::clock::duration;
+use crate::clock::{Clock, duration};
 use crate::limits::LAST_DELIVERIES_WITHIN;
 use crate::service::Service;
+use delivery::Told;
 use hook::Hook;
 use look::Eyes;
 use queue::Entry;
@@ -122,6 +124,22 @@ impl Alarms {
 
     fn book(&self) -> MutexGuard<'_, (Book, Eyes)> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Sends a webhook one message that says that it is a test, and waits for the answer.
+///
+/// # Errors
+/// Why it did not arrive.
+pub async fn try_out(webhook: &Webhook) -> Result<(), String> {
+    let unix_ms = Clock::start().unix_ms();
+    let id = format!("test-{}-{unix_ms}", webhook.name);
+    // It is of no start of a controller.
+    let controller = json!({"instance": "test", "epoch": 0, "version": env!("CARGO_PKG_VERSION")});
+    let body = message::body(&id, &controller, vec![message::test(unix_ms, &webhook.name)]);
+    match delivery::send(webhook, &id, body, unix_ms / 1_000).await {
+        Told::Arrived => Ok(()),
+        Told::Refused(reason) | Told::Failed(reason) => Err(reason),
     }
 }
 

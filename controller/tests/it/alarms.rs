@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tempfile::TempDir;
-use tidegate_controller::alarms::{Address, Kind, Thresholds, Webhook};
+use tidegate_controller::alarms::{Address, Kind, Thresholds, Webhook, try_out};
 use tidegate_controller::{Config, Controller};
 use tidegate_core::units::{Rate, Span};
 use tidegate_proto::v1;
@@ -374,4 +374,35 @@ async fn a_secret_that_others_can_read_starts_no_controller_and_a_new_one_counts
     let post = receiver.post().await;
     assert!(verifies("another secret of tests", &post, 0) && !verifies(SECRET, &post, 0));
     lab.running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_webhook_is_tried_out_by_one_message_without_a_controller() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut receiver = Receiver::start(Manner::status(204)).await;
+    let webhook = webhook(&folder, &format!("http://{}/hook?key=hidden", receiver.address));
+    assert_eq!(try_out(&webhook).await, Ok(()));
+    let post = receiver.post().await;
+    assert!(verifies(SECRET, &post, 0) && post.head.starts_with("POST /hook?key=hidden HTTP/1.1\r\n"));
+    let (sent, id) = (post.json(), post.header("tidegate-delivery").to_owned());
+    assert_eq!(
+        (&sent["version"], &sent["delivery"], &sent["events"][0]["event"]),
+        (&json!(1), &json!(id), &json!("test"))
+    );
+    assert_eq!(sent["events"].as_array().unwrap().len(), 1);
+    for (manner, says) in [
+        (Manner::status(503), "503"),
+        (Manner::status(422), "422"),
+        (Manner::Status(302, "location: http://localhost/\r\n".to_owned()), "redirects are not followed"),
+        (Manner::Gone, ""),
+    ] {
+        receiver.be(manner);
+        let refused = try_out(&webhook).await.unwrap_err();
+        assert!(refused.contains(says) && !refused.contains("hidden"), "{says}: {refused}");
+        // Once.
+        receiver.post().await;
+    }
+    std::fs::write(&webhook.secret_file, "short").unwrap();
+    let refused = try_out(&webhook).await.unwrap_err();
+    assert!(refused.starts_with("secret_file: "), "{refused}");
 }
