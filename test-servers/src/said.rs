@@ -3,13 +3,14 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tracing_subscriber::EnvFilter;
 
-/// What is said of, besides warnings of others: all that is ours.
+/// What is kept: all that is ours, but for what a client does for each operation.
 const FILTER: &str = "info,tidegate_controller=trace,tidegate_gateway=trace,tidegate_client=debug,\
                       tidegate_listener=trace,tidegate_tls=trace";
 
@@ -20,18 +21,29 @@ pub fn log() -> Stdio {
 
 /// Keeps what a process said elsewhere.
 pub fn keep(said: &[u8]) {
-    if let Some(mut file) = file("kept").filter(|_| !said.is_empty()) {
+    if said.is_empty() {
+        return;
+    }
+    if let Some(mut file) = file("kept") {
         let kept = file.write_all(said);
         assert!(kept.is_ok(), "what a process said cannot be kept: {kept:?}");
     }
 }
 
-/// Keeps what this process logs from now on.
+/// Keeps what a process said into this file, if it did.
+pub fn keep_file(path: &Path) {
+    std::fs::read(path).into_iter().for_each(|said| keep(&said));
+}
+
+/// Keeps what this process logs from the first call on, for all tests of it.
 pub fn listen() {
-    let Some(file) = file("within") else { return };
-    let log = tracing_subscriber::fmt().with_env_filter(EnvFilter::new(FILTER)).with_ansi(false);
-    // The first call listens for all tests of the process.
-    let _ = log.with_writer(file).try_init();
+    static LISTENS: Once = Once::new();
+    LISTENS.call_once(|| {
+        let Some(file) = file("within") else { return };
+        let log = tracing_subscriber::fmt().with_env_filter(EnvFilter::new(FILTER)).with_ansi(false);
+        let listens = log.with_writer(file).try_init();
+        assert!(listens.is_ok(), "what this process logs cannot be kept: {listens:?}");
+    });
 }
 
 /// A new file; none where nothing is kept.

@@ -223,7 +223,7 @@ impl Drop for Controller {
         // It may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
-        std::fs::read(self.data.path().join("log")).into_iter().for_each(|log| said::keep(&log));
+        said::keep_file(&self.data.path().join("log"));
     }
 }
 

@@ -161,7 +161,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.end();
-        fs::read(&self.output).into_iter().for_each(|said| said::keep(&said));
+        said::keep_file(&self.output);
     }
 }
 

@@ -162,7 +162,7 @@ impl Drop for Gateway {
         // One that has ended is as gone.
         drop(self.process.kill());
         drop(self.process.wait());
-        std::fs::read(self.folder.path().join("log")).into_iter().for_each(|log| said::keep(&log));
+        said::keep_file(&self.folder.path().join("log"));
     }
 }
 
