@@ -9,6 +9,7 @@
 //! * [`ledger`]: consumption, counted exactly once.
 //! * [`policy`]: limiter policies for one key, beside the leased token bucket of groups.
 //! * [`ranks`]: a queue that any member may leave.
+//! * [`replay`]: what recorded demand would have met under other settings.
 //! * [`usage`]: what an operation used and was charged.
 //! * [`view`]: inspecting the engine, and saving it across a clean restart.
 //!
@@ -41,6 +42,7 @@ mod pool;
 pub mod quota;
 pub mod ranks;
 mod recall;
+pub mod replay;
 pub mod slew;
 mod tree;
 pub mod units;

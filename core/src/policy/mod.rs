@@ -51,7 +51,7 @@ impl Verdict {
     }
 
     /// Refused until a moment; for ever when no clock shows it.
-    fn retry_at(micros: u128) -> Self {
+    pub(crate) fn retry_at(micros: u128) -> Self {
         u64::try_from(micros).map_or(Self::Never, |at| Self::RetryAt(Time(at)))
     }
 }

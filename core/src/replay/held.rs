@@ -1,0 +1,216 @@
+//! A bucket as leases share it out: nodes hold a part of it, and the pool the rest.
+//!
+//! While nobody waits, nodes are leased what is offered and half of the limit (`want.rs`, `decide.rs`: twice the load, and
+//! half of what is left). A node's bucket holds half a second of its rate; what it yields above that is lost. The pool
+//! gains what is not leased. So after a gust a group's burst comes back by what the limit has beyond half of it and the
+//! load, and not by what it has beyond the load. Both are the same for any number of nodes, whose rates add up to the
+//! limit. While operations wait, the limit is leased, what nodes do not use comes back to the pool, and all of it counts.
+//!
+//! Where a burst is one second of the limit, this is close to one bucket; where it is five, gusts of some seconds find
+//! much less.
+
+use super::{Rate, Ru, Span, Time};
+use crate::decide::LOCAL_CAP;
+use crate::policy::paced::Paced;
+use crate::policy::token_bucket::TokenBucket;
+use crate::policy::{Policy, Verdict, setting::SettingError};
+use crate::units::MICRO;
+
+/// A policy before which even demand may pass without a look at each operation.
+pub(super) trait Steady: Policy<State: Copy> {
+    /// What operations come from a moment on.
+    fn offer(&self, _: &mut Self::State, _: Time, _: Offer) {}
+
+    /// What may start at a moment, and until a later one; `None` if that is no matter of an amount.
+    fn room(&self, _: &Self::State, _: Time, _: Time) -> Option<[Ru; 2]> {
+        None
+    }
+
+    /// Whether what is there at the first of some moments covers it, and what is gained between two of them the next.
+    fn is_at_ease(&self, state: &Self::State, moments: &Moments) -> bool;
+
+    /// The state after the last of these moments, at each of which all starts.
+    fn pass(&self, state: &mut Self::State, moments: &Moments);
+}
+
+/// What is offered.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Offer {
+    /// A rate, and what an operation costs.
+    Some(Rate, Ru),
+    /// Nothing, and nodes have leases.
+    Nothing,
+    /// Nothing, for so long that they gave them up.
+    Idle,
+}
+
+/// Moments of an even stretch, at each of which operations come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moments {
+    pub(super) first: Time,
+    pub(super) last: Time,
+    /// The least time between two.
+    pub(super) gap: Span,
+    /// The largest cost of one.
+    pub(super) most: Ru,
+    /// The cost of all but the last one.
+    pub(super) before: Ru,
+    /// The cost of the last one.
+    pub(super) cost: Ru,
+}
+
+/// The policy. Amounts are millionths of a micro-RU, which a micro-RU per second yields in a microsecond.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    rate: i128,
+    burst: i128,
+}
+
+/// What is where.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HeldState {
+    at: Time,
+    /// The rate that nodes have.
+    leased: i128,
+    /// The most that their buckets hold.
+    cap: i128,
+    /// What they hold.
+    near: i128,
+    pool: i128,
+    /// Operations wait: all of it is in the pool.
+    waits: bool,
+}
+
+impl Held {
+    /// Of a limit and a burst.
+    ///
+    /// # Errors
+    /// [`SettingError`] names the setting, its value and what to give instead.
+    pub(super) fn new(rate: Rate, burst: Ru) -> Result<Self, SettingError> {
+        TokenBucket::new(rate, burst)?;
+        Ok(Self { rate: rate.0.into(), burst: fine(burst) })
+    }
+
+    fn at(&self, state: &HeldState, now: Time) -> HeldState {
+        let passed = i128::from(now.0.saturating_sub(state.at.0));
+        let mut state = HeldState { at: now.max(state.at), ..*state };
+        if state.waits {
+            state.pool = (state.pool + self.rate * passed).min(self.burst);
+        } else {
+            state.near = (state.near + state.leased * passed).min(state.cap);
+            state.pool = (state.pool + (self.rate - state.leased) * passed).min(self.burst - state.cap);
+        }
+        state
+    }
+
+    /// What the pool has no room for is with nodes.
+    fn settled(&self, state: HeldState) -> HeldState {
+        let sum = state.near + state.pool;
+        let pool = (sum - state.near.min(state.cap)).min(self.burst - state.cap);
+        HeldState { near: sum - pool, pool, waits: false, ..state }
+    }
+}
+
+/// What is paced, at a rate: nodes hold nothing of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Drained {
+    pub(super) queue: Paced,
+    pub(super) rate: Rate,
+}
+
+impl Policy for Drained {
+    type State = <Paced as Policy>::State;
+
+    fn fresh(&self) -> Self::State {
+        self.queue.fresh()
+    }
+
+    fn decide(&self, state: &mut Self::State, now: Time, cost: Ru) -> Verdict {
+        self.queue.decide(state, now, cost)
+    }
+}
+
+impl Steady for Drained {
+    fn is_at_ease(&self, state: &Self::State, moments: &Moments) -> bool {
+        // What owes anything makes it wait.
+        let owes = self.queue.try_acquire(&mut { *state }, moments.first, Ru(1)) != Verdict::Admit;
+        let gained = i128::from(self.rate.0) * i128::from(moments.gap.0);
+        !owes && gained >= fine(moments.most)
+    }
+
+    fn pass(&self, state: &mut Self::State, moments: &Moments) {
+        *state = self.queue.fresh();
+        self.queue.try_acquire(state, moments.last, moments.cost);
+    }
+}
+
+fn fine(amount: Ru) -> i128 {
+    i128::from(amount.0.max(0)) * i128::from(MICRO)
+}
+
+impl Policy for Held {
+    type State = HeldState;
+
+    fn fresh(&self) -> Self::State {
+        HeldState { at: Time(0), leased: 0, cap: 0, near: 0, pool: self.burst, waits: false }
+    }
+
+    fn decide(&self, state: &mut Self::State, now: Time, cost: Ru) -> Verdict {
+        let cost = fine(cost);
+        if cost > self.burst {
+            return Verdict::Never;
+        }
+        let now_has = self.at(state, now);
+        let missing = cost - now_has.near - now_has.pool;
+        if missing <= 0 {
+            let near = cost.min(now_has.near);
+            let (near, pool) = (now_has.near - near, now_has.pool - (cost - near));
+            *state = self.settled(HeldState { near, pool, ..now_has });
+            return Verdict::Admit;
+        }
+        *state = HeldState { near: 0, pool: now_has.near + now_has.pool, waits: true, ..now_has };
+        let wait = missing.unsigned_abs().div_ceil(self.rate.unsigned_abs());
+        Verdict::retry_at(u128::from(now_has.at.0) + wait)
+    }
+}
+
+impl Steady for Held {
+    fn offer(&self, state: &mut Self::State, from: Time, offer: Offer) {
+        let (offered, cost) = match offer {
+            Offer::Some(rate, cost) => (rate.0.into(), fine(cost)),
+            Offer::Nothing | Offer::Idle => (0, 0),
+        };
+        let is_idle = matches!(offer, Offer::Idle);
+        let leased = if is_idle { 0 } else { (self.rate / 2 + offered).min(self.rate) };
+        // As nodes' buckets are: half a second of their rate within their part of half of the burst, or twice the
+        // operation within that of the whole burst.
+        let part = |amount: i128| amount / self.rate * leased + amount % self.rate * leased / self.rate;
+        let usual = part(self.burst / 2).min(leased * i128::from(LOCAL_CAP.0));
+        let cap = usual.max(part(self.burst).min(cost + cost));
+        *state = self.settled(HeldState { leased, cap, ..self.at(state, from) });
+    }
+
+    fn room(&self, state: &Self::State, from: Time, until: Time) -> Option<[Ru; 2]> {
+        if from > until {
+            return Some([Ru::ZERO; 2]);
+        }
+        let state = self.at(state, from);
+        let there = state.near + state.pool;
+        let gained = self.rate * i128::from(until.since(from).0);
+        let amount = |of: i128| Ru(i64::try_from(of.min(self.burst) / i128::from(MICRO)).unwrap_or(i64::MAX));
+        Some([amount(there), amount(there + gained)])
+    }
+
+    fn is_at_ease(&self, state: &Self::State, moments: &Moments) -> bool {
+        let most = fine(moments.most);
+        most <= self.at(state, moments.first).near && state.leased * i128::from(moments.gap.0) >= most
+    }
+
+    fn pass(&self, state: &mut Self::State, moments: &Moments) {
+        let first = self.at(state, moments.first);
+        // More is gained between two moments than one costs: what is there grows up to the cap, and stays there.
+        let gained = first.leased * i128::from(moments.last.since(moments.first).0);
+        let near = (first.near + gained - fine(moments.before)).min(first.cap);
+        *state = HeldState { near: near - fine(moments.cost), ..self.at(&first, moments.last) };
+    }
+}
