@@ -25,7 +25,7 @@ const WRITTEN: [&str; 12] = [
 ];
 
 /// Messages that are only answered and stored, and may gain fields.
-const SHOWN: [&str; 34] = [
+const SHOWN: [&str; 37] = [
     "AddWatchReply",
     "ApplyReply",
     "AuditEntry",
@@ -60,6 +60,9 @@ const SHOWN: [&str; 34] = [
     "StepFault",
     "Token",
     "UnbindReply",
+    "WhatIfFigures",
+    "WhatIfOutcome",
+    "WhatIfReply",
 ];
 
 /// Fields whose JSON differs from their type: left out when empty, or merged into the fields around them.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use tidegate_core::group::GroupId;
 use tidegate_cost_model::CostTable;
 
+use crate::accounts::brief::minutes;
 use crate::clock::Clock;
 use crate::definitions::bindings::Principal;
 use crate::definitions::cost_tables::Roles;
@@ -180,17 +181,7 @@ impl Seen {
                 }
                 checked.changed_unix_ms = checked.changed_unix_ms.max(Some(entry.unix_ms));
             }
-            Table::Watches => {
-                let id = u64_of(table, key)?;
-                let watch =
-                    Watch::load(&json(table, value)?).map_err(|error| bad(table, &error.to_string()))?;
-                if watch.id != id {
-                    return Err(bad(table, &format!("watch {} has the key of another", watch.id)));
-                }
-                let known = |name| self.names.contains(name);
-                checked.leftover +=
-                    u64::from(!known(&watch.group) || !watch.switch_group().is_none_or(known));
-            }
+            Table::Watches => checked.leftover += u64::from(self.watch(key, value)?),
             Table::Runaways => {
                 u64_of(table, key)?;
                 Runaway::load(&json(table, value)?).map_err(|error| bad(table, &error.to_string()))?;
@@ -203,6 +194,10 @@ impl Seen {
                 StoredWindow::load(value)?;
                 checked.leftover += u64::from(!self.groups.contains_key(&group_of(table, key)?));
             }
+            Table::PastMinutes => {
+                pair_of(table, key)?;
+                minutes(value)?;
+            }
             Table::Parts => {
                 let (_, group) = pair_of(table, key)?;
                 number(value).map_err(|_| bad(table, "a number was expected"))?;
@@ -210,6 +205,17 @@ impl Seen {
             }
         }
         Ok(())
+    }
+
+    /// A watch; returns whether a group that it names is gone.
+    fn watch(&self, key: &[u8], value: &[u8]) -> Result<bool, StoreError> {
+        let table = Table::Watches;
+        let watch = Watch::load(&json(table, value)?).map_err(|error| bad(table, &error.to_string()))?;
+        if watch.id != u64_of(table, key)? {
+            return Err(bad(table, &format!("watch {} has the key of another", watch.id)));
+        }
+        let known = |name| self.names.contains(name);
+        Ok(!known(&watch.group) || !watch.switch_group().is_none_or(known))
     }
 
     /// A row of consumption; returns whether it is left over from a group that is gone.

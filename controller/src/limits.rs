@@ -105,6 +105,27 @@ pub const MAX_NAMES_LISTED: usize = 20;
 
 /// Seconds that per-minute history is kept: 24 hours.
 pub const MINUTES_KEPT_S: u64 = 24 * 3_600;
+/// Seconds that consumption is known by the second, in memory: ten minutes. Half of it hardly shows a peak; twice of it
+/// is twice the memory.
+pub const SECONDS_KEPT_S: u64 = 600;
+/// Groups whose consumption is known by the second: with all seconds of all of them 24 MB. With half, more would be
+/// replayed by the minute; twice as many are twice the memory.
+pub const MAX_SECOND_GROUPS: usize = 500;
+/// Seconds that minutes are kept in brief: 90 days.
+pub const PAST_MINUTES_KEPT_S: u64 = HOURS_KEPT_S;
+/// Groups of an hour whose minutes are kept in brief: those that consumed most. A group that is busy in each minute
+/// takes up to 5 MB in 90 days, so that the store grows by 5 GB at most. Half would lose groups that people look
+/// at; twice as many are twice the store.
+pub const MAX_MINUTE_GROUPS: usize = 1_000;
+/// Points of one answer about history: a week of minutes. Twice as many would not fit a message; half would take twice
+/// as many calls for the same.
+pub const MAX_HISTORY_POINTS: u64 = 10_080;
+/// Groups below one whose consumption is replayed with it, or looked at before its limit changes. With more, the disk
+/// would be read for seconds; half would leave out the groups of many small tenants.
+pub const MOST_BELOW: usize = 50;
+/// Replays at once; further ones are refused. Each takes a thread and a processor for some seconds at most. With half,
+/// a console and a person wait for each other; twice as many could take all processors from what is leased.
+pub const MAX_REPLAYS: usize = 2;
 /// Seconds that per-hour history is kept: 90 days.
 pub const HOURS_KEPT_S: u64 = 90 * 24 * 3_600;
 /// Silence after which an incarnation's consumption is folded into the totals of its groups: 7 days.

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tidegate_core::engine::EngineConfig;
 use tidegate_core::units::{Rate, Span};
 use tidegate_tls::Server;
-use tokio::sync::{broadcast, watch as flag};
+use tokio::sync::{Semaphore, broadcast, watch as flag};
 
 use crate::alarms::Alarms;
 use crate::clock::Clock;
@@ -68,6 +68,8 @@ pub struct ServiceConfig {
 pub struct Service {
     backing_up: Mutex<()>,
     pruned: Mutex<Pruned>,
+    /// Room for replays of history.
+    replays: Semaphore,
     flushing: Mutex<Folding>,
     changes: Mutex<()>,
     statistics: Mutex<Statistics>,
@@ -207,6 +209,11 @@ impl Service {
     /// The beginning of the history.
     pub(crate) fn pruned(&self) -> MutexGuard<'_, Pruned> {
         self.pruned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Room for replays of history.
+    pub(crate) fn replays(&self) -> &Semaphore {
+        &self.replays
     }
 
     /// Statistics of statements: behind a mutex of their own, so that sorting rows never holds up a renewal.

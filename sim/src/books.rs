@@ -2,10 +2,19 @@
 
 use tidegate_core::group::GroupId;
 use tidegate_core::units::{Ru, RuTotal};
+use tidegate_proto::v1;
 
 use super::world::World;
 
 impl World {
+    /// What a group would have met under other settings, as the controller answers; the wish needs no name.
+    ///
+    /// # Errors
+    /// The controller is down, or has no answer.
+    pub fn what_if(&self, id: GroupId, wish: v1::WhatIfRequest) -> Result<v1::WhatIfReply, String> {
+        self.controller.what_if(id, wish)
+    }
+
     /// The most debt any node ever had in the group or below it, summed over node incarnations: the overrun.
     pub fn overrun(&self, id: GroupId) -> Ru {
         let debts = self.nodes.iter().flat_map(|node| {

@@ -321,6 +321,12 @@ impl Controller {
         (total, sum)
     }
 
+    /// What a group would have met under other settings.
+    pub(super) fn what_if(&self, id: GroupId, wish: v1::WhatIfRequest) -> Result<v1::WhatIfReply, String> {
+        let wish = v1::WhatIfRequest { group: name(id), ..wish };
+        self.service()?.accounts().what_if(&wish).map_err(|error| error.to_string())
+    }
+
     /// Counts reports as a last message of a node would.
     pub(super) fn report(&mut self, node: usize, incarnation: u64, reports: Vec<ReportIn>) {
         let newest = self.streams.range((node, 0)..=(node, u64::MAX)).next_back();

@@ -26,7 +26,8 @@ pub(crate) struct UsageArgs {
     /// Also a row per client and incarnation.
     #[arg(long, conflicts_with = "history")]
     per_client: bool,
-    /// Consumption over time instead of totals: per minute (kept 24 h) or hour (kept 90 days). Needs a group.
+    /// Consumption over time instead of totals: per second (the last ten minutes), minute (the last day)
+    /// or hour (90 days). Needs a group.
     #[arg(long, value_name = "STEP", requires = "of_group")]
     history: Option<Step>,
     #[command(flatten)]
@@ -36,6 +37,8 @@ pub(crate) struct UsageArgs {
 /// Length of a step of the history.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Step {
+    /// About a second.
+    Second,
     /// 60 seconds.
     Minute,
     /// 3600 seconds.
@@ -142,6 +145,7 @@ impl Shown for Totals {
 
 async fn history(admin: &Admin, group: &str, step: Step) -> Result<Vec<HistoryView>, CliError> {
     let resolution = match step {
+        Step::Second => "second",
         Step::Minute => "minute",
         Step::Hour => "hour",
     };
@@ -150,6 +154,7 @@ async fn history(admin: &Admin, group: &str, step: Step) -> Result<Vec<HistoryVi
         resolution: resolution.to_owned(),
         from_unix_s: 0,
         to_unix_s: 0,
+        below: false,
     };
     let reply = admin.calls().usage_history(request).await.map_err(admin.failed())?.into_inner();
     let view = |point: v1::HistoryPoint| HistoryView {

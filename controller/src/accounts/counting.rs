@@ -61,6 +61,7 @@ impl Accounts {
     pub(crate) fn forget_group(&mut self, id: GroupId) {
         self.ledger.forget_group(id);
         self.live.remove(&id);
+        self.recent.forget_group(id);
         self.charged.remove(&id);
     }
 

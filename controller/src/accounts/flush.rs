@@ -43,18 +43,23 @@ impl AccountCalls<'_> {
         result
     }
 
-    /// Drops history that is too old, and folds incarnations that were silent for long.
+    /// Packs minutes that are over, drops history that is too old, and folds incarnations that were silent for long.
     pub fn tidy(&self) -> Result<(), StoreError> {
         {
             let mut state = self.service.lock();
             state.leasing.tidy_idle();
             state.accounts.tidy_idle(self.service.clock().now());
         }
-        let old = {
+        // One transaction, so that an hour costs no commit of its own.
+        let mut batch = Batch::new();
+        let packed = {
             let mut pruned = self.service.pruned();
-            self.prune(&mut pruned)?
+            let packed = self.pack(&pruned, &mut batch)?;
+            batch.extend(self.prune(&mut pruned)?);
+            packed
         };
-        self.service.commit(&old)?;
+        self.service.commit(&batch)?;
+        self.service.pruned().packed(packed);
         self.fold()
     }
 }
@@ -84,7 +89,7 @@ impl State {
     fn take_unstored(&mut self, clock: &Clock) -> Taken {
         Taken {
             leasing: self.leasing.take(clock.now(), clock.unix_us()),
-            accounts: self.accounts.take(),
+            accounts: self.accounts.take(clock.unix_ms() / 1_000),
             convictions: self.convictions.take(),
         }
     }

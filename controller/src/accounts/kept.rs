@@ -11,6 +11,7 @@ use tidegate_core::usage::Total;
 
 use super::Accounts;
 use super::history::{Bucket, History, Resolution};
+use super::recent::Recent;
 use crate::definitions::catalog::Catalog;
 use crate::name::GroupName;
 use crate::store::records::{
@@ -56,25 +57,30 @@ impl Accounts {
         catalog: &Catalog,
     ) -> Result<Self, StoreError> {
         let (ledger, charged) = load_ledger(now, store, catalog)?;
+        let (history, recent) = load_history(store, unix_s)?;
         Ok(Self {
             ledger,
             charged,
             live: BTreeMap::new(),
             live_clients: BTreeMap::new(),
-            history: load_history(store, unix_s)?,
+            history,
+            recent,
             said_apart: None,
         })
     }
 
     /// Returns the changes to store.
-    pub(crate) fn take(&mut self) -> Taken {
+    pub(crate) fn take(&mut self, unix_s: u64) -> Taken {
         // In the order of the keys, so that neighbours go to the same page.
         let mut rows = self.ledger.take_dirty();
         rows.sort_unstable_by_key(|(client, group, _)| (*client, *group));
         let apart = rows.iter().filter_map(|(client, group, _)| {
             Some((*client, *group, *self.ledger.apart_of(*client, *group)?))
         });
-        Taken { apart: apart.collect(), rows, history: self.history.take_dirty() }
+        let apart = apart.collect();
+        let history = self.history.take_dirty();
+        self.recent.see(unix_s, &history);
+        Taken { apart, rows, history }
     }
 
     /// Takes changes back that could not be stored; the next call of `take` returns them.
@@ -145,17 +151,20 @@ fn load_ledger(
 }
 
 /// Loads the buckets that are still open.
-fn load_history(store: &dyn Store, unix_s: u64) -> Result<History, StoreError> {
-    let mut history = History::default();
+fn load_history(store: &dyn Store, unix_s: u64) -> Result<(History, Recent), StoreError> {
+    let (mut history, mut recent) = (History::default(), Recent::default());
     for resolution in Resolution::ALL {
         let table = resolution.table();
         let from = pair_key(resolution.start(unix_s), GroupId::ROOT);
         let mut visit = |key: &[u8], value: &[u8]| {
             let (start_unix_s, group) = pair_of(table, key)?;
-            history.resume(Bucket { resolution, start_unix_s, group }, consumption(table, value)?);
+            let bucket = Bucket { resolution, start_unix_s, group };
+            let amount = consumption(table, value)?;
+            recent.resume(&bucket, &amount);
+            history.resume(bucket, amount);
             Ok(ControlFlow::Continue(()))
         };
         store.scan(table, &from, &mut visit)?;
     }
-    Ok(history)
+    Ok((history, recent))
 }

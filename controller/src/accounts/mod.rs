@@ -1,13 +1,17 @@
 //! Consumption: counting it exactly once, storing, folding and reading it.
 
+pub(crate) mod brief;
 mod counting;
 mod flush;
 pub(crate) mod fold;
 pub mod history;
 pub(crate) mod kept;
 pub mod live;
+pub(crate) mod packing;
 pub(crate) mod prune;
+pub(crate) mod recent;
 pub(crate) mod usage;
+pub mod what_if;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +24,7 @@ use crate::metrics::Charges;
 use crate::service::Service;
 use history::History;
 use live::Live;
+use recent::Recent;
 
 /// Consumption of all groups and nodes.
 pub(crate) struct Accounts {
@@ -30,6 +35,7 @@ pub(crate) struct Accounts {
     live: BTreeMap<GroupId, (Live, Charges)>,
     live_clients: BTreeMap<(GroupId, ClientId), Live>,
     history: History,
+    recent: Recent,
     /// When a claim that is counted apart was last logged.
     said_apart: Option<Time>,
 }

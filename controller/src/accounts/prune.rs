@@ -11,20 +11,43 @@ use tidegate_core::units::Span;
 
 use crate::accounts::AccountCalls;
 use crate::accounts::history::Resolution;
+use crate::limits::PAST_MINUTES_KEPT_S;
 use crate::store::records::{pair_key, pair_of};
-use crate::store::{Batch, StoreError, Write};
+use crate::store::{Batch, StoreError, Table, Write};
 
 /// How much faster than time the beginning may move. At one, rows from before a stop would stay for ever; at twice
 /// this, a wrong clock costs twice as much.
 const FASTER: u64 = 2;
+
+/// Tables of the history, how many seconds each is kept, and how many a row of it has.
+const KEPT: [(Table, u64, Resolution); 3] = [
+    (Table::Minutes, Resolution::Minute.kept_s(), Resolution::Minute),
+    (Table::Hours, Resolution::Hour.kept_s(), Resolution::Hour),
+    (Table::PastMinutes, PAST_MINUTES_KEPT_S, Resolution::Hour),
+];
 
 /// The beginning of the history.
 #[derive(Debug, Default)]
 pub(crate) struct Pruned {
     /// When it was last computed, in seconds since the start.
     at_s: u64,
-    /// Where it is, in seconds since the Unix epoch, by resolution; `None` before the first time.
-    from: [Option<u64>; Resolution::ALL.len()],
+    /// Where it is, in seconds since the Unix epoch, by table; `None` before the first time.
+    from: [Option<u64>; KEPT.len()],
+    /// Minutes from here on are not packed yet, in seconds since the Unix epoch; a start begins with the oldest. Nothing
+    /// is removed before it is packed: each time that a minute goes, an hour is packed.
+    unpacked_from: u64,
+}
+
+impl Pruned {
+    /// From which moment on minutes are not packed yet.
+    pub(crate) fn unpacked_from(&self) -> u64 {
+        self.unpacked_from
+    }
+
+    /// Minutes up to here are packed and stored.
+    pub(crate) fn packed(&mut self, up_to: Option<u64>) {
+        self.unpacked_from = up_to.unwrap_or(0).max(self.unpacked_from);
+    }
 }
 
 impl AccountCalls<'_> {
@@ -34,24 +57,24 @@ impl AccountCalls<'_> {
             (self.service.clock().unix_ms() / 1_000, self.service.clock().uptime().0 / Span::secs(1).0);
         let passed = now_s.saturating_sub(pruned.at_s).saturating_mul(FASTER);
         let mut batch = Batch::new();
-        for (resolution, from) in Resolution::ALL.into_iter().zip(&mut pruned.from) {
-            let wanted = unix_s.saturating_sub(resolution.kept_s());
+        for ((table, kept_s, rows), from) in KEPT.into_iter().zip(&mut pruned.from) {
+            let wanted = unix_s.saturating_sub(kept_s);
             let before = match *from {
                 Some(before) => before,
-                None => self.oldest(resolution)?.unwrap_or(wanted),
+                None => self.oldest(table)?.unwrap_or(wanted),
             };
             let begin = before.saturating_add(passed).min(wanted).max(before);
             *from = Some(begin);
-            let key = pair_key(resolution.start(begin), GroupId::ROOT);
-            batch.push(Write::DeleteBelow(resolution.table(), key));
+            let key = pair_key(rows.start(begin), GroupId::ROOT);
+            batch.push(Write::DeleteBelow(table, key));
         }
         pruned.at_s = now_s;
         Ok(batch)
     }
 
     /// Start of the oldest row.
-    fn oldest(&self, resolution: Resolution) -> Result<Option<u64>, StoreError> {
-        let (table, mut oldest) = (resolution.table(), None);
+    fn oldest(&self, table: Table) -> Result<Option<u64>, StoreError> {
+        let mut oldest = None;
         self.service.store().scan(table, &[], &mut |key, _| {
             oldest = Some(pair_of(table, key)?.0);
             Ok(ControlFlow::Break(()))

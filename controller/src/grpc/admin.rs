@@ -209,18 +209,26 @@ impl Admin for AdminAdapter {
         &self,
         request: Request<v1::UsageHistoryRequest>,
     ) -> Result<Response<v1::UsageHistoryReply>, Status> {
-        let (caller, m) = by(request);
-        let points = self
-            .call(move |service| {
-                let seen = service.accounts().seen_by(caller.as_deref());
-                seen.usage_history(&m.group, &m.resolution, m.from_unix_s, m.to_unix_s)
-            })
-            .await?;
-        let points = points.into_iter().map(|(start_unix_s, amount)| v1::HistoryPoint {
+        let (caller, wish) = by(request);
+        let answer =
+            self.call(move |service| service.accounts().seen_by(caller.as_deref()).history_of(&wish));
+        let (points, groups) = answer.await?;
+        let points = points.into_iter().map(|(start_unix_s, length_s, amount)| v1::HistoryPoint {
             start_unix_s,
+            length_s,
             amount: Some(convert::consumption(&amount)),
         });
-        reply(v1::UsageHistoryReply { points: points.collect() })
+        let groups = u32::try_from(groups).unwrap_or(u32::MAX);
+        reply(v1::UsageHistoryReply { points: points.collect(), groups })
+    }
+
+    async fn what_if(
+        &self,
+        request: Request<v1::WhatIfRequest>,
+    ) -> Result<Response<v1::WhatIfReply>, Status> {
+        let (caller, wish) = by(request);
+        let answer = self.call(move |service| service.accounts().seen_by(caller.as_deref()).what_if(&wish));
+        reply(answer.await?)
     }
 
     async fn list_clients(

@@ -32,7 +32,7 @@ const NODES: Who = Who::Roles(&[Admin, Node, Gateway]);
 const GATEWAYS: Who = Who::Roles(&[Admin, Gateway]);
 
 /// The gRPC methods, by their paths.
-pub const GRPC: [(&str, Who); 38] = [
+pub const GRPC: [(&str, Who); 39] = [
     ("/grpc.health.v1.Health/Check", ANYONE),
     ("/grpc.health.v1.Health/Watch", ANYONE),
     ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", PROVEN),
@@ -60,6 +60,7 @@ pub const GRPC: [(&str, Who); 38] = [
     ("/tidegate.v1.Admin/Unbind", WRITE),
     ("/tidegate.v1.Admin/Usage", SHARE),
     ("/tidegate.v1.Admin/UsageHistory", SHARE),
+    ("/tidegate.v1.Admin/WhatIf", SHARE),
     ("/tidegate.v1.Grants/Session", NODES),
     ("/tidegate.v1.Grants/Watch", NODES),
     ("/tidegate.v1.Statements/AddWatch", WRITE),
@@ -74,7 +75,7 @@ pub const GRPC: [(&str, Who); 38] = [
 ];
 
 /// The REST routes: method, and the path with its variables.
-pub const REST: [(&str, &str, Who); 33] = [
+pub const REST: [(&str, &str, Who); 34] = [
     ("GET", "/healthz", ANYONE),
     ("GET", "/metrics", SCRAPE),
     ("GET", "/openapi.json", PROVEN),
@@ -94,6 +95,7 @@ pub const REST: [(&str, &str, Who); 33] = [
     ("DELETE", "/v1/groups/{name}", WRITE),
     ("GET", "/v1/groups/{name}", SHARE),
     ("PATCH", "/v1/groups/{name}", WRITE),
+    ("GET", "/v1/groups/{name}/what-if", SHARE),
     ("GET", "/v1/leases", SHARE),
     ("GET", "/v1/resolve", READ),
     ("GET", "/v1/runaways", READ),

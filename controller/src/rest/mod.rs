@@ -112,6 +112,7 @@ fn api() -> OpenApiRouter {
         .routes(routes!(costs::put, costs::drop_role))
         .routes(routes!(usage::usage))
         .routes(routes!(usage::history))
+        .routes(routes!(usage::what_if))
         .routes(routes!(usage::clients))
         .routes(routes!(usage::forget))
         .routes(routes!(usage::leases))
@@ -183,6 +184,7 @@ mod tests {
         let expected = [
             ("/v1/groups", vec!["get", "post"]),
             ("/v1/groups/{name}", vec!["get", "patch", "delete"]),
+            ("/v1/groups/{name}/what-if", vec!["get"]),
             ("/v1/bindings", vec!["get", "put", "delete"]),
             ("/v1/resolve", vec!["get"]),
             ("/v1/apply", vec!["post"]),

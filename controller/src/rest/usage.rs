@@ -53,47 +53,112 @@ pub(super) async fn usage(
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct HistoryParams {
-    /// "minute" (kept 24 h) or "hour" (kept 90 days). Left out, "minute".
+    /// "second" (kept 10 minutes in memory), "minute" or "hour" (kept 90 days). Left out, "minute".
     resolution: String,
-    /// Seconds since the Unix epoch; left out, all that is kept.
+    /// Seconds since the Unix epoch; left out, the last 10 minutes, day or 90 days, by resolution. At most 10080
+    /// points.
     from_unix_s: u64,
     /// Seconds since the Unix epoch; left out, now.
     to_unix_s: u64,
+    /// Together with what groups below consumed, at most 50. Counts as a replay: two run at once.
+    below: bool,
 }
 
 /// Consumption over time.
 #[derive(Serialize, ToSchema)]
 pub(super) struct HistoryAnswer {
     points: Vec<HistoryPoint>,
+    /// Whose consumption it is together: the group, and with `below` those below it.
+    groups: usize,
 }
 
-/// Consumption within one minute or hour.
+/// Consumption within one minute, one hour or some seconds.
 #[derive(Serialize, ToSchema)]
 pub(super) struct HistoryPoint {
     /// Its start.
     start_unix_s: u64,
+    /// Its length, in seconds.
+    length_s: u64,
     amount: ConsumptionShape,
 }
 
 /// Reads what a group consumed over time.
 #[utoipa::path(get, path = "/v1/usage/{group}/history", params(("group" = String, Path), HistoryParams),
     responses((status = 200, body = HistoryAnswer), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
-        (status = 503, body = ErrorBody)))]
+        (status = 409, body = ErrorBody), (status = 503, body = ErrorBody)))]
 pub(super) async fn history(
     Extension(service): Shared,
     Caller(caller): Caller,
     Named(group): Named,
     Params(p): Params<HistoryParams>,
 ) -> Result<Json<HistoryAnswer>, ApiError> {
-    let points = blocking(service, move |service| {
-        let seen = service.accounts().seen_by(caller.as_deref());
-        seen.usage_history(&group, &p.resolution, p.from_unix_s, p.to_unix_s)
-    });
-    let points = points
-        .await?
-        .into_iter()
-        .map(|(start_unix_s, amount)| HistoryPoint { start_unix_s, amount: ConsumptionShape::from(&amount) });
-    Ok(Json(HistoryAnswer { points: points.collect() }))
+    let wish = v1::UsageHistoryRequest {
+        group,
+        resolution: p.resolution,
+        from_unix_s: p.from_unix_s,
+        to_unix_s: p.to_unix_s,
+        below: p.below,
+    };
+    let answer =
+        blocking(service, move |service| service.accounts().seen_by(caller.as_deref()).history_of(&wish));
+    let point = |(start_unix_s, length_s, amount)| HistoryPoint {
+        start_unix_s,
+        length_s,
+        amount: ConsumptionShape::from(&amount),
+    };
+    let (points, groups) = answer.await?;
+    Ok(Json(HistoryAnswer { points: points.into_iter().map(point).collect(), groups }))
+}
+
+#[derive(Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct WhatIfParams {
+    /// The proposed rate; left out, the group's own.
+    ru_per_sec: String,
+    /// The proposed burst, or "default"; left out, the group's own.
+    burst: String,
+    /// "token_bucket" or "paced"; left out, the group's own.
+    policy: String,
+    /// The proposed quota, or "none"; left out, the group's own.
+    quota: String,
+    /// "second", "minute" or "hour": which samples are replayed. Left out, "minute".
+    resolution: String,
+    /// Seconds since the Unix epoch; left out, the last 10 minutes, day or 90 days, by resolution.
+    from_unix_s: u64,
+    /// Seconds since the Unix epoch; left out, now.
+    to_unix_s: u64,
+    /// How long operations wait before they are refused; left out, the group's longest wait, or 1 s.
+    patience_us: u64,
+    /// The wait that 99 of 100 parts of the RU may have under the cheapest rate; left out, 100 ms.
+    p99_wait_us: u64,
+}
+
+/// Replays what a group consumed under proposed settings. Changes nothing.
+#[utoipa::path(get, path = "/v1/groups/{name}/what-if", params(("name" = String, Path), WhatIfParams),
+    responses((status = 200, body = v1::WhatIfReply), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
+        (status = 409, body = ErrorBody), (status = 503, body = ErrorBody)))]
+pub(super) async fn what_if(
+    Extension(service): Shared,
+    Caller(caller): Caller,
+    Named(group): Named,
+    Params(p): Params<WhatIfParams>,
+) -> Result<Json<v1::WhatIfReply>, ApiError> {
+    let wish = v1::WhatIfRequest {
+        group,
+        ru_per_sec: p.ru_per_sec,
+        burst: p.burst,
+        policy: p.policy,
+        resolution: p.resolution,
+        from_unix_s: p.from_unix_s,
+        to_unix_s: p.to_unix_s,
+        patience_us: p.patience_us,
+        p99_wait_us: p.p99_wait_us,
+        quota: p.quota,
+    };
+    let answer =
+        blocking(service, move |service| service.accounts().seen_by(caller.as_deref()).what_if(&wish));
+    answer.await.map(Json)
 }
 
 /// Lists nodes, newest first.

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
-use tokio::sync::{broadcast, watch as flag};
+use tokio::sync::{Semaphore, broadcast, watch as flag};
 
 use super::meta::Meta;
 use super::{Service, ServiceConfig, State};
@@ -14,7 +14,7 @@ use crate::definitions::load::{Loaded, stored_revision};
 use crate::identity::load_tokens;
 use crate::leasing::Leasing;
 use crate::leasing::load::Start;
-use crate::limits::WATCH_QUEUE;
+use crate::limits::{MAX_REPLAYS, WATCH_QUEUE};
 use crate::metrics::Metrics;
 use crate::statements::{Convictions, Statistics};
 use crate::store::{Batch, Store, StoreError};
@@ -55,6 +55,7 @@ impl Service {
             flushing: Mutex::default(),
             backing_up: Mutex::new(()),
             pruned: Mutex::default(),
+            replays: Semaphore::new(MAX_REPLAYS),
             store,
             clock,
             events: broadcast::Sender::new(WATCH_QUEUE),

@@ -62,11 +62,13 @@ pub enum Table {
     Apart,
     /// Tokens of callers by id, with their hashes.
     Tokens,
+    /// (hour, group) to the consumption of its minutes, in brief.
+    PastMinutes,
 }
 
 impl Table {
     /// All tables.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Meta,
         Self::Groups,
         Self::Bindings,
@@ -85,6 +87,7 @@ impl Table {
         Self::Quotas,
         Self::Apart,
         Self::Tokens,
+        Self::PastMinutes,
     ];
 
     /// Its name in the file and in messages.
@@ -108,6 +111,7 @@ impl Table {
             Self::Quotas => "quotas",
             Self::Apart => "apart",
             Self::Tokens => "tokens",
+            Self::PastMinutes => "past_minutes",
         }
     }
 

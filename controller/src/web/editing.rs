@@ -20,9 +20,8 @@ use super::pages::blocking;
 use super::visitor::Visitor;
 use super::{Web, reply, typed};
 use crate::error::AdminError;
+use crate::limits::MOST_BELOW;
 
-/// Groups below one whose history is looked at before its limit changes. With more, the disk would be read for seconds.
-const MOST_BELOW: usize = 50;
 /// The time that is looked back at: all minutes that are kept.
 const BACK: (u64, u64) = (24 * 3_600, 60);
 

@@ -153,7 +153,7 @@ impl Web {
         let accounts = self.service.accounts().seen_by(visitor.identity());
         let points = accounts.usage_history(group, resolution, now.saturating_sub(length), 0)?;
         let part = |amount: u128| i128::try_from(amount).unwrap_or(i128::MAX);
-        let bucket = |(start_s, total): (u64, tidegate_core::usage::Total)| {
+        let bucket = |(start_s, _, total): (u64, u64, tidegate_core::usage::Total)| {
             let of = total.charged;
             let parts = [of.cpu.0, of.read.0, of.write.0, of.network.0, of.flat.0].map(part);
             Bucket { start_s, parts }

@@ -395,7 +395,7 @@ impl Story {
         let read: BTreeMap<u64, u128> = read
             .unwrap()
             .into_iter()
-            .map(|(start, amount)| (start / 3_600, amount.charged.write.0))
+            .map(|(start, _, amount)| (start / 3_600, amount.charged.write.0))
             .collect();
         let mut hours = self.kept.groups[group].hours.clone();
         hours.retain(|_, amount| *amount > 0);

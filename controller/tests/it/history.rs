@@ -88,7 +88,7 @@ fn a_start_goes_on_with_the_hour_and_the_minute_in_which_the_controller_stopped(
     let service = started(&store, &now);
     let amounts = |resolution| {
         let points = service.accounts().usage_history("default", resolution, 0, 0).unwrap();
-        points.iter().map(|(_, amount)| amount.charged.write.clamped()).collect::<Vec<_>>()
+        points.iter().map(|(_, _, amount)| amount.charged.write.clamped()).collect::<Vec<_>>()
     };
     assert_eq!(amounts("hour"), [Ru::whole(21)]);
     assert_eq!(amounts("minute"), [Ru::whole(5), Ru::whole(16)]);

@@ -89,3 +89,5 @@ mod tokens;
 mod twins;
 #[cfg(test)]
 mod watch;
+#[cfg(test)]
+mod what_if;

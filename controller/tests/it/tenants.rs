@@ -100,12 +100,14 @@ async fn answers(channel: &Channel, of: &str) -> Vec<(&'static str, String)> {
     let usage = v1::UsageRequest { group: group.clone(), per_client: true };
     let history = v1::UsageHistoryRequest { group: group.clone(), ..Default::default() };
     let listed = v1::ListStatementsRequest { group: group.clone(), ..Default::default() };
+    let wish = v1::WhatIfRequest { group: group.clone(), ru_per_sec: "5".into(), ..Default::default() };
     vec![
         ("Admin/GetGroup", said(admin.get_group(v1::GetGroupRequest { name: group.clone() }).await)),
         ("Admin/ListGroups", said(admin.list_groups(v1::ListGroupsRequest::default()).await)),
         ("Admin/ListBindings", said(admin.list_bindings(bindings).await)),
         ("Admin/Usage", said(admin.usage(usage).await)),
         ("Admin/UsageHistory", said(admin.usage_history(history).await)),
+        ("Admin/WhatIf", said(admin.what_if(wish).await)),
         ("Admin/ListLeases", said(admin.list_leases(v1::ListLeasesRequest { group }).await)),
         ("Statements/ListStatements", said(statements.list_statements(listed).await)),
     ]
@@ -117,6 +119,7 @@ fn paths(of: &str) -> Vec<(&'static str, String)> {
         ("/v1/bindings", format!("/v1/bindings?group={of}")),
         ("/v1/groups", "/v1/groups".to_owned()),
         ("/v1/groups/{name}", format!("/v1/groups/{of}")),
+        ("/v1/groups/{name}/what-if", format!("/v1/groups/{of}/what-if?ru_per_sec=5")),
         ("/v1/leases", format!("/v1/leases?group={of}")),
         ("/v1/statements", format!("/v1/statements?group={of}")),
         ("/v1/usage", format!("/v1/usage?per_client=true&group={of}")),

@@ -14,7 +14,7 @@ use crate::memory::{MemoryStore, Rows};
 use tidegate_proto::v1;
 
 /// All tables.
-pub(super) const TABLES: [Table; 17] = [
+pub(super) const TABLES: [Table; 19] = [
     Table::Meta,
     Table::Groups,
     Table::Bindings,
@@ -32,6 +32,8 @@ pub(super) const TABLES: [Table; 17] = [
     Table::Parts,
     Table::Quotas,
     Table::Apart,
+    Table::Tokens,
+    Table::PastMinutes,
 ];
 
 /// Loads a store as the controller does.
