@@ -88,7 +88,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
             Command::Store(command) => command::store::run(command, &global).await,
             Command::Status(args) => command::status::run(args, &global).await,
             Command::Top(args) => command::top::run(args, &global).await,
-            Command::Lab(args) => command::lab::run(args, &global),
+            Command::Lab(args) => command::lab::run(args, &global).await,
             Command::Cert(command) => command::cert::run(command, &global),
             Command::Context(command) => command::context::run(command, &global),
             Command::Completions(args) => command::completions::run(&args),

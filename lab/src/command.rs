@@ -1,6 +1,6 @@
 //! The command `tidegate lab`: what it can be asked, and what it answers. How it is printed is the program's.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use tidegate_core::units::Span;
@@ -8,6 +8,7 @@ use tidegate_core::units::Span;
 use crate::arrangements;
 use crate::policies::traffic::Traffic;
 use crate::policies::{LabError, Section, accuracy, facts, report, warm_up};
+use crate::what_if::{self, Question};
 
 /// A question to the lab.
 #[derive(Debug, Subcommand)]
@@ -96,10 +97,28 @@ pub struct Form {
 #[derive(Clone, Debug)]
 pub struct Answer {
     sections: Vec<Section>,
-    seed: u64,
+    /// `None`: nothing is random.
+    seed: Option<u64>,
 }
 
 impl Answer {
+    /// The answer about a record, whose report is written into a directory if one is named.
+    ///
+    /// # Errors
+    /// A record or settings that make no replay, or a report that cannot be written.
+    pub fn what_if(
+        question: &Question,
+        out: Option<&Path>,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Self, LabError> {
+        let sections = vec![what_if::section(question)?];
+        if let Some(directory) = out {
+            let path = report::write(directory, "what-if", "What if", &sections)?;
+            progress(&format!("wrote {}", path.display()));
+        }
+        Ok(Self { sections, seed: None })
+    }
+
     /// What a person reads on a terminal.
     pub fn text(&self) -> String {
         report::text(&self.sections)
@@ -150,5 +169,5 @@ pub fn run(part: Part, progress: &mut dyn FnMut(&str)) -> Result<Answer, LabErro
         let path = report::write(directory, name, title, &sections)?;
         progress(&format!("wrote {}", path.display()));
     }
-    Ok(Answer { sections, seed: form.seed })
+    Ok(Answer { sections, seed: Some(form.seed) })
 }

@@ -29,3 +29,4 @@ pub(crate) mod top;
 pub(crate) mod usage;
 pub(crate) mod watch;
 pub(crate) mod webhook;
+mod what_if;

@@ -20,6 +20,7 @@ use std::io;
 use std::path::PathBuf;
 
 use tidegate_core::policy::setting::SettingError;
+use tidegate_core::replay::{RecordError, ReplayError};
 
 use table::Table;
 
@@ -44,6 +45,12 @@ pub enum LabError {
     /// A policy cannot be set so.
     #[error(transparent)]
     Setting(#[from] SettingError),
+    /// What was recorded makes no replay.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// The replay has no answer.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
     /// A count that makes no run.
     #[error("--{option} {value}: give {remedy}")]
     Option {
@@ -70,7 +77,7 @@ pub enum LabError {
 impl LabError {
     /// Whether other options would do.
     pub fn is_mistake(&self) -> bool {
-        matches!(self, Self::Setting(_) | Self::Option { .. })
+        matches!(self, Self::Setting(_) | Self::Option { .. } | Self::Record(_) | Self::Replay(_))
     }
 }
 

@@ -43,7 +43,7 @@ fn wrapped(paragraph: &str) -> String {
 }
 
 /// What a program reads.
-pub fn json(sections: &[Section], seed: u64) -> Value {
+pub fn json(sections: &[Section], seed: Option<u64>) -> Value {
     let section = |section: &Section| {
         json!({
             "name": section.name,
@@ -52,7 +52,11 @@ pub fn json(sections: &[Section], seed: u64) -> Value {
             "tables": section.tables.iter().map(super::table::Table::json).collect::<Vec<_>>(),
         })
     };
-    json!({ "seed": seed, "sections": sections.iter().map(section).collect::<Vec<_>>() })
+    let sections: Vec<Value> = sections.iter().map(section).collect();
+    match seed {
+        Some(seed) => json!({ "seed": seed, "sections": sections }),
+        None => json!({ "sections": sections }),
+    }
 }
 
 /// A page with its pictures inside.
