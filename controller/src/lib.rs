@@ -23,7 +23,6 @@ mod listening;
 mod message;
 pub mod metrics;
 pub mod name;
-mod outgoing;
 pub mod quantity;
 pub mod rekey;
 mod rest;

@@ -3,6 +3,7 @@
 //!
 //! [`Server`] is the server's side: it keeps a configuration in force, and [`Watched::look`] puts renewed files in force
 //! for new connections. [`ClientFiles`] is the client's side, read again for each connection; [`Dial`] connects by it.
+//! [`outgoing`] asks over HTTP.
 //! [`Authority`] signs certificates, [`Certificate`] is what one says. All PEM; TLS 1.2 and 1.3 by rustls and ring.
 //! Errors name the file, what is wrong with it, and what to do.
 
@@ -14,6 +15,7 @@ mod dial;
 mod explain;
 mod files;
 mod kept;
+pub mod outgoing;
 mod revocation;
 mod server;
 mod stream;

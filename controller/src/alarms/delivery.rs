@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use http::{Request, StatusCode, header};
-use tidegate_tls::ClientFiles;
+use tidegate_tls::{ClientFiles, outgoing};
 use tokio::time::timeout;
 
 use super::message;
 use super::settings::{Webhook, secret};
-use crate::outgoing;
 
 /// Time for one try, from connecting to the head of the answer. Half of it is short for a receiver that is far away or
 /// starts; twice of it only waits for one that hangs.
@@ -49,7 +48,7 @@ async fn post(webhook: &Webhook, id: &str, body: Vec<u8>, unix_s: u64) -> Told {
         .header("tidegate-delivery", id)
         .header("tidegate-signature", signature);
     let files = ClientFiles { authorities: webhook.authorities.clone(), identity: None };
-    let (uri, place) = (webhook.url.uri(), ("webhook", ANSWER_WITHIN));
+    let (uri, place) = (webhook.url.uri(), ("ca in [[webhook]]", ANSWER_WITHIN));
     // The head of the answer says all; its body is not read.
     match outgoing::send(uri, files, place, request, Bytes::from(body)).await {
         Ok(answer) => judged(answer.response.status()),

@@ -6,11 +6,11 @@ use std::str::FromStr as _;
 
 use http::Uri;
 use tidegate_tls::Material;
+use tidegate_tls::outgoing::is_here;
 
 use super::book::Thresholds;
 use super::kind::{Key, Kind};
 use crate::name::principal_part;
-use crate::outgoing::is_here;
 
 /// Bytes of an address: more than any receiver has.
 const MAX_URL: usize = 2_048;

@@ -6,10 +6,9 @@ use axum::body::Bytes;
 use http::{Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Limited};
 use serde::Deserialize;
-use tidegate_tls::{ClientFiles, root_cause};
+use tidegate_tls::{ClientFiles, outgoing, root_cause};
 
 use super::settings::{Provider, Source, address};
-use crate::outgoing;
 
 /// Time for one answer. Half of it is short for a provider that is far away; twice of it only waits for one that hangs.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
@@ -65,7 +64,8 @@ async fn get(url: &str, provider: &Provider) -> Result<Vec<u8>, String> {
 
 async fn exchange(uri: &Uri, files: ClientFiles) -> Result<Vec<u8>, String> {
     let request = Request::get("/").header(header::ACCEPT, "application/json");
-    let sent = outgoing::send(uri, files, ("provider", ANSWER_WITHIN), request, Bytes::new()).await?;
+    let sent =
+        outgoing::send(uri, files, ("ca in [[provider]]", ANSWER_WITHIN), request, Bytes::new()).await?;
     // The connection lasts until the body is read.
     let (answer, _connection) = (sent.response, sent.connection);
     match answer.status() {

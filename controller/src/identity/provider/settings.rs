@@ -6,10 +6,10 @@ use std::str::FromStr as _;
 use http::Uri;
 use jsonwebtoken::Algorithm;
 use tidegate_core::units::Span;
+use tidegate_tls::outgoing::is_here;
 
 use super::mapping::{Claim, Mapping, MappingError};
 use crate::name::{NameError, principal_part};
-use crate::outgoing::is_here;
 use crate::quantity::cut;
 
 /// Algorithms that a provider may sign by: with a key pair each, so that nobody who can verify can sign. *Source:*

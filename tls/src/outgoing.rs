@@ -1,34 +1,39 @@
-//! One request of the controller to a server of others: over HTTP/1.1, by a connection of its own, under TLS where the
-//! address says so, without following redirects. The caller bounds the time, and reads of the answer what it wants.
+//! One request of a server to another: over HTTP/1.1, by a connection of its own, under TLS where the address says so,
+//! without following redirects. The caller bounds the time, and reads of the answer what it wants.
 
 use std::future::poll_fn;
 use std::time::Duration;
 
-use axum::body::Bytes;
+use bytes::Bytes;
 use http::request::Builder;
 use http::{Response, Uri, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
-use tidegate_tls::{ClientFiles, Dial, root_cause};
 use tokio::task::JoinSet;
 use tower::Service as _;
 
+use crate::client::ClientFiles;
+use crate::dial::Dial;
+use crate::explain::root_cause;
+
 /// An answer, and its connection, which ends with it.
-pub(crate) struct Answer {
-    pub(crate) response: Response<Incoming>,
-    pub(crate) connection: JoinSet<()>,
+#[derive(Debug)]
+pub struct Answer {
+    /// The answer; its body is still to be read.
+    pub response: Response<Incoming>,
+    /// The task that speaks.
+    pub connection: JoinSet<()>,
 }
 
-/// Sends a request to an address. `table` is where its settings are, for what errors advise; connecting may take
-/// `within`.
+/// Sends a request to an address. `setting` names the authorities in what errors advise; connecting may take `within`.
 ///
 /// # Errors
 /// Why there is no answer. No more of the address is in it than its host.
-pub(crate) async fn send(
+pub async fn send(
     uri: &Uri,
     files: ClientFiles,
-    (table, within): (&str, Duration),
+    (setting, within): (&str, Duration),
     request: Builder,
     body: Bytes,
 ) -> Result<Answer, String> {
@@ -36,8 +41,8 @@ pub(crate) async fn send(
     let ready = poll_fn(|context| dial.poll_ready(context)).await;
     ready.map_err(|error| error.to_string())?;
     let stream = dial.call(uri.clone()).await.map_err(|error| {
-        // The flag is the commands'; what the controller asks has a setting.
-        root_cause(&error).replace("(--ca)", &format!("(ca in [[{table}]])"))
+        // The flag is the commands'; what a server asks has a setting.
+        root_cause(&error).replace("(--ca)", &format!("({setting})"))
     })?;
     let said = |error: hyper::Error| root_cause(&error);
     let (mut sender, speaking) = http1::handshake(stream).await.map_err(said)?;
@@ -57,7 +62,7 @@ pub(crate) async fn send(
 }
 
 /// Whether an address is on this machine.
-pub(crate) fn is_here(uri: &Uri) -> bool {
+pub fn is_here(uri: &Uri) -> bool {
     let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
     host == "localhost"
         || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
