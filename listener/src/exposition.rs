@@ -2,13 +2,15 @@
 //! otherwise.
 //!
 //! Both consist of lines. They differ in the names above a counter's samples, which lack `_total` in OpenMetrics, in
-//! units, which the older format does not have, and in the mark at the end. *Source:* the two formats' specifications.
+//! units and exemplars, which the older format does not have, and in the mark at the end. *Source:* the two formats' specifications.
 
 use std::collections::BTreeSet;
 
 use axum::http::{HeaderMap, header};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Where the exemplar of a sample begins: the one label of ours. In a label's value its quote would be escaped.
+const EXEMPLAR: &str = " # {trace_id=\"";
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The content type and the page for a scraper that sent these headers.
@@ -34,7 +36,7 @@ fn classic(page: &str) -> String {
                 text.extend([mark, name, total, " ", rest, "\n"]);
             }
             None if line == "# EOF" || line.starts_with("# UNIT ") => {}
-            None => text.extend([line, "\n"]),
+            None => text.extend([line.split_once(EXEMPLAR).map_or(line, |(sample, _)| sample), "\n"]),
         }
     }
     text
@@ -47,9 +49,10 @@ mod tests {
     #[test]
     fn a_counter_of_the_older_format_is_described_under_the_name_of_its_samples() {
         let page = "# HELP a Renewals.\n# TYPE a counter\na_total 5\n# HELP b_seconds Time.\n# TYPE b_seconds histogram\n\
-            # UNIT b_seconds seconds\nb_seconds_sum 1.0\n# EOF\n";
+            # UNIT b_seconds seconds\nb_seconds_sum 1.0\n\
+            b_seconds_bucket{le=\"1.0\",of=\" # {trace_id=\\\"\"} 1 # {trace_id=\"ab\"} 0.5\n# EOF\n";
         let text = "# HELP a_total Renewals.\n# TYPE a_total counter\na_total 5\n# HELP b_seconds Time.\n\
-            # TYPE b_seconds histogram\nb_seconds_sum 1.0\n";
+            # TYPE b_seconds histogram\nb_seconds_sum 1.0\nb_seconds_bucket{le=\"1.0\",of=\" # {trace_id=\\\"\"} 1\n";
         let asked = |accept: &'static str| {
             let headers = HeaderMap::from_iter([(header::ACCEPT, accept.parse().unwrap())]);
             shaped(&headers, page.to_owned())

@@ -4,6 +4,7 @@
 
 mod browser;
 mod certificates;
+mod collector;
 mod haproxy;
 mod mariadb;
 mod mysql;
@@ -29,6 +30,7 @@ use tempfile::TempDir;
 
 pub use browser::{Browser, script};
 pub use certificates::Certificates;
+pub use collector::{Collector, Exported, Manner};
 pub use haproxy::HaProxy;
 pub use mariadb::MariaDb;
 pub use mysql::MySql;

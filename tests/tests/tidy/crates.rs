@@ -15,10 +15,11 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("tls", &[]),
         ("client", &["core", "cost-model", "cpu-clock", "proto", "tls"]),
         ("listener", &["tls"]),
+        ("traces", &["tls"]),
         ("console", &["core", "cost-model", "proto"]),
-        ("controller", &["console", "core", "cost-model", "listener", "proto", "tls"]),
+        ("controller", &["console", "core", "cost-model", "listener", "proto", "tls", "traces"]),
         ("sql", &["cost-model", "proto"]),
-        ("gateway", &["client", "cost-model", "listener", "proto", "sql", "tls"]),
+        ("gateway", &["client", "cost-model", "listener", "proto", "sql", "tls", "traces"]),
         (
             "cli",
             &[
@@ -32,6 +33,7 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
                 "proto",
                 "sql",
                 "tls",
+                "traces",
             ],
         ),
         ("test-servers", &[]),

@@ -18,7 +18,7 @@ fn root() -> PathBuf {
 }
 
 /// Folders of the repository that are crates, the names of ARCHITECTURE.md.
-const CRATES: [&str; 19] = [
+const CRATES: [&str; 20] = [
     "bench",
     "cli",
     "client",
@@ -38,6 +38,7 @@ const CRATES: [&str; 19] = [
     "test-servers",
     "tests",
     "tls",
+    "traces",
 ];
 
 /// A file and its path from the root.

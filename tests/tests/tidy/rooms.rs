@@ -11,7 +11,7 @@ const MOST_METHODS: usize = 30;
 const MOST_FIELDS: usize = 15;
 
 /// The product.
-const PRODUCT: [&str; 11] = [
+const PRODUCT: [&str; 12] = [
     "cli/src",
     "client/src",
     "console/src",
@@ -23,6 +23,7 @@ const PRODUCT: [&str; 11] = [
     "listener/src",
     "sql/src",
     "tls/src",
+    "traces/src",
 ];
 
 /// Types with more methods, how many they may have, and why they have them. A number here may only get smaller.
