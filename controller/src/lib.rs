@@ -29,6 +29,7 @@ mod rest;
 pub mod restore;
 mod server;
 pub mod service;
+mod spans;
 pub mod statements;
 pub mod store;
 mod web;

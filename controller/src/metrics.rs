@@ -18,10 +18,11 @@ use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::histogram::exponential_buckets;
 use prometheus_client::registry::Registry;
 use tidegate_core::units::{MICRO, Rate, Ru};
 use tidegate_listener::{Process, Surface, Tally, TlsMetrics};
+use tidegate_traces::{Seconds, TraceId, TraceMetrics};
 
 use crate::limits::MAX_GROUP_SERIES;
 
@@ -133,7 +134,7 @@ pub struct Metrics {
     pub set_back: Counter,
     /// Controllers on copies of the store that ran at the same time.
     pub twins: Counter,
-    commit_seconds: Option<Histogram>,
+    commit_seconds: Option<Seconds>,
     /// Commits that failed.
     pub commit_failures: Counter,
     /// Definition changes made.
@@ -142,6 +143,8 @@ pub struct Metrics {
     requests: Family<RequestLabel, Counter>,
     /// TLS of the listeners.
     pub(crate) tls: TlsMetrics,
+    /// Spans of traces.
+    pub(crate) traces: TraceMetrics,
     /// Alarms and webhooks.
     pub(crate) alarms: AlarmMetrics,
     /// Providers of identity.
@@ -180,7 +183,8 @@ impl Metrics {
         let mut metrics = Self { registry: Registry::with_prefix("tidegate"), ..Self::default() };
         let counter = |status| (status, metrics.grants.get_or_create(&StatusLabel { status }).clone());
         metrics.statuses = STATUSES.map(counter).into();
-        let seconds = Histogram::new(exponential_buckets(0.0005, 2.0, 14));
+        // Beside a sync of the disk, what exemplars take is nothing.
+        let seconds = Seconds::new(exponential_buckets(0.0005, 2.0, 14), true);
         metrics.commit_seconds = Some(seconds.clone());
         let registry = &mut metrics.registry;
         registry.register("renewals", "Renew messages answered", metrics.renewals.clone());
@@ -212,12 +216,12 @@ impl Metrics {
         );
         registry.register("build_info", "1, with the version of the controller", metrics.build.clone());
         metrics.build.get_or_create(&BuildLabel { version: env!("CARGO_PKG_VERSION") }).set(1);
-        metrics.register_controller(seconds);
+        metrics.register_controller(&seconds);
         metrics.register_statements();
         metrics
     }
 
-    fn register_controller(&mut self, commit_seconds: Histogram) {
+    fn register_controller(&mut self, commit_seconds: &Seconds) {
         let registry = &mut self.registry;
         registry.register("clients", "Nodes connected", self.clients.clone());
         registry.register("watchers", "Watch streams open", self.watchers.clone());
@@ -245,7 +249,7 @@ impl Metrics {
             "Controllers that nodes showed to run on copies of the store at the same time as this one",
             self.twins.clone(),
         );
-        registry.register("store_commit_seconds", "Time of a store commit", commit_seconds);
+        commit_seconds.register(registry, "store_commit_seconds", "Time of a store commit");
         registry.register("store_commit_failures", "Store commits that failed", self.commit_failures.clone());
         registry.register("changes", "Definition changes made", self.changes.clone());
         registry.register(
@@ -256,6 +260,8 @@ impl Metrics {
         self.tls.register(registry);
         self.providers.register(registry);
         self.alarms.register(registry);
+        self.traces.register(registry);
+        self.traces.register_callers(registry);
         registry.register(
             "requests",
             "Requests, by listener and how they were answered",
@@ -318,10 +324,10 @@ impl Metrics {
         self.counters.of(&GroupLabel { group }, overflow)
     }
 
-    /// Counts the time of a commit.
-    pub fn committed(&self, seconds: f64) {
-        if let Some(histogram) = &self.commit_seconds {
-            histogram.observe(seconds);
+    /// Counts the time of a commit, of this trace if that is recorded.
+    pub fn committed(&self, seconds: f64, trace: Option<TraceId>) {
+        if let Some(times) = &self.commit_seconds {
+            times.observe(seconds, trace);
         }
     }
 

@@ -18,6 +18,7 @@ use tidegate_proto::v1::admin_server::AdminServer;
 use tidegate_proto::v1::grants_server::GrantsServer;
 use tidegate_proto::v1::statements_server::StatementsServer;
 use tidegate_tls::{Server, TlsError};
+use tidegate_traces::{Exporter, Source, TraceError, TraceSettings, Traces};
 use tokio::net::TcpListener;
 use tokio::sync::watch as flag;
 use tokio::task::JoinHandle;
@@ -38,7 +39,7 @@ use crate::limits::{
 use crate::service::{Service, ServiceConfig};
 use crate::store::{RedbStore, Store, StoreError};
 use crate::web::{self, Web};
-use crate::{grpc, rest};
+use crate::{grpc, rest, spans};
 
 /// Why a controller did not start.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +74,9 @@ pub enum StartError {
     /// A webhook cannot be used.
     #[error("{0}")]
     Webhook(String),
+    /// Spans cannot be sent.
+    #[error(transparent)]
+    Traces(#[from] TraceError),
     /// Building a part of the controller failed.
     #[error("the controller cannot be started: {0}")]
     Internal(String),
@@ -111,6 +115,8 @@ pub struct Running {
     fetching: Vec<JoinHandle<()>>,
     /// What ends soon after the stop.
     telling: Vec<JoinHandle<()>>,
+    /// Sends spans, those of the last commit, too.
+    exporter: Option<Exporter>,
 }
 
 impl Controller {
@@ -134,10 +140,9 @@ impl Controller {
         store: Arc<dyn Store>,
         clock: Clock,
     ) -> Result<Running, StartError> {
-        config.check().map_err(StartError::Config)?;
+        check(&config)?;
         let is_guarded = config.authentication() == Authentication::Required;
         let by_tokens = is_guarded && config.certifies_nobody() && !config.provides_admins();
-        config.alarms.check_secrets().map_err(StartError::Webhook)?;
         let tls = config.tls.map(|files| Server::load(files, &PROTOCOLS)).transpose()?;
         let grpc = listen("grpc_listen", config.grpc_listen)?;
         let http = listen("http_listen", config.http_listen)?;
@@ -153,6 +158,7 @@ impl Controller {
         let loaded = loading.map_err(|error| StartError::Internal(error.to_string()))?;
         let service = Arc::new(loaded.map_err(|error| damaged(error.to_string()))?);
 
+        let exporter = config.traces.map(|settings| trace(settings, &service));
         let failures: Arc<Failures> = Arc::default();
         let guard =
             is_guarded.then(|| Guard::new(config.access, Arc::clone(&service), Arc::clone(&failures)));
@@ -175,8 +181,8 @@ impl Controller {
         let grpc_door = door(Surface::Grpc, routes, Hosts::Any, MAX_GRPC_CONNECTIONS, rest_addr);
         let hosts = Hosts::of(rest_addr, &config.http_hosts, Some("http_hosts"));
         let web = Web::new(Arc::clone(&service), guard.clone(), tls.is_some(), stopped.clone());
-        let routes =
-            rest::guarded(rest::router(Arc::clone(&service)), guard.as_ref()).merge(web::router(&web));
+        let routes = spans::called(rest::router(Arc::clone(&service)), &service);
+        let routes = rest::guarded(routes, guard.as_ref()).merge(web::router(&web));
         let rest_door = door(Surface::Rest, routes, hosts, MAX_REST_CONNECTIONS, grpc_addr);
         let servers = vec![
             tokio::spawn(grpc_door.serve(grpc, stopped.clone())),
@@ -198,7 +204,7 @@ impl Controller {
         }
         let telling = watch_alarms(config.alarms, &service, &stopped, &mut upkeep);
         tracing::info!(%grpc_addr, %rest_addr, "controller started");
-        Ok(Running { grpc_addr, rest_addr, service, stopping, servers, upkeep, fetching, telling })
+        Ok(Running { grpc_addr, rest_addr, service, stopping, servers, upkeep, fetching, telling, exporter })
     }
 }
 
@@ -220,6 +226,9 @@ impl Running {
         self.wind_up().await;
         let service = Arc::clone(&self.service);
         let saved = tokio::task::spawn_blocking(move || service.shut_down()).await;
+        if let Some(exporter) = self.exporter.take() {
+            exporter.end().await;
+        }
         saved.map_err(|error| StopError::Task(error.to_string()))??;
         tracing::info!("controller stopped");
         Ok(())
@@ -268,6 +277,13 @@ impl Drop for Running {
     }
 }
 
+/// The settings, and the small files that they name.
+fn check(config: &Config) -> Result<(), StartError> {
+    config.check().map_err(StartError::Config)?;
+    config.alarms.check_secrets().map_err(StartError::Webhook)?;
+    Ok(config.traces.as_ref().map_or(Ok(()), TraceSettings::check_headers)?)
+}
+
 fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
     tidegate_listener::open(address, BACKLOG).map_err(|reason| StartError::Listen { key, address, reason })
 }
@@ -291,7 +307,7 @@ fn grpc_routes(
         .add_service(grpc::grants(service, stopped.clone()))
         .add_service(grpc::admin(service, stopped.clone()))
         .add_service(grpc::statements(service, stopped.clone()));
-    Ok((routes.prepare().into_axum_router(), reporter))
+    Ok((spans::called(routes.prepare().into_axum_router(), service), reporter))
 }
 
 /// Reports to health checks whether the controller speaks to nodes.
@@ -379,6 +395,15 @@ fn watch_alarms(
     let (telling, of) = (alarms.deliver(stopped), Arc::clone(service));
     upkeep.push(every(ALARMS_EVERY, stopped.clone(), move || alarms.look(&of)));
     telling
+}
+
+/// Sends spans of this service from here on.
+fn trace(settings: TraceSettings, service: &Service) -> Exporter {
+    let instance = format!("{:016x}", service.instance());
+    let source = Source { service: "tidegate-controller", instance };
+    let (traces, exporter) = Traces::start(settings, source, service.metrics.traces.clone());
+    service.traced_by(traces);
+    exporter
 }
 
 /// Repeats a call that waits for the disk, in a task of its own.

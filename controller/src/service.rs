@@ -18,11 +18,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tidegate_core::engine::EngineConfig;
 use tidegate_core::units::{Rate, Span};
 use tidegate_tls::Server;
+use tidegate_traces::{Open, Traces};
 use tokio::sync::{Semaphore, broadcast, watch as flag};
 
 use crate::alarms::Alarms;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
+use crate::spans;
 use crate::statements::Statistics;
 use crate::store::Store;
 
@@ -83,6 +85,8 @@ pub struct Service {
     tls: OnceLock<Arc<Server>>,
     /// Alarms, once they are looked for.
     alarms: OnceLock<Arc<Alarms>>,
+    /// Where spans go, if they are recorded.
+    traces: OnceLock<Traces>,
     /// Counters of all that happens here.
     pub metrics: Arc<Metrics>,
 }
@@ -152,16 +156,19 @@ impl Service {
 
     /// Commits a batch, and counts it.
     pub(crate) fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
-        let before = self.clock.now();
+        let (span, before) = (spans::commit(self), self.clock.now());
         let suspect = self.lock().leasing.fence().has_failed();
         let ours = if suspect { self.still_ours() } else { Ok(()) };
         let result = ours.and_then(|()| self.store.commit(batch));
         let seconds = crate::clock::duration(self.clock.now().since(before)).as_secs_f64();
-        self.metrics.committed(seconds);
+        self.metrics.committed(seconds, span.as_ref().map(Open::trace));
         self.lock().leasing.fence_mut().committed(before, result.is_ok());
         if let Err(error) = &result {
             self.metrics.commit_failures.inc();
             tracing::error!(%error, "a commit failed");
+        }
+        if let Some(span) = span {
+            spans::committed(span, batch, self.clock.now().since(before), result.as_ref().err());
         }
         result
     }
@@ -236,6 +243,17 @@ impl Service {
     pub(crate) fn watched_by(&self, alarms: Arc<Alarms>) {
         // A controller has one set of them.
         let _ = self.alarms.set(alarms);
+    }
+
+    /// Records spans from here on.
+    pub(crate) fn traced_by(&self, traces: Traces) {
+        // A controller has one collector.
+        let _ = self.traces.set(traces);
+    }
+
+    /// Where spans go, if they are recorded.
+    pub(crate) fn traces(&self) -> Option<&Traces> {
+        self.traces.get()
     }
 
     /// The sender of events about changed definitions.

@@ -139,6 +139,23 @@ fn mapping(role: &Mapping) -> String {
     format!("[[provider.role]]\nclaim = {claim}\nvalue = {value}\nrole = \"{}\"\n{name}{groups}", role.role)
 }
 
+/// The settings of traces as lines of a file.
+fn traces(config: &Config) -> String {
+    let Some(traces) = &config.traces else { return String::new() };
+    let line = |key: &str, path: Option<&Path>| {
+        path.map_or(String::new(), |path| {
+            format!("{key} = {}\n", quoted(path.to_str().expect("a path from a text")))
+        })
+    };
+    let (endpoint, plaintext) = (quoted(&traces.endpoint.reveal()), traces.plaintext);
+    format!(
+        "trace_endpoint = {endpoint}\ntrace_sample = {}\ntrace_plaintext_off_loopback = {plaintext}\n{}{}",
+        traces.share,
+        line("trace_headers_file", traces.headers_file.as_deref()),
+        line("trace_ca", traces.authorities.as_deref())
+    )
+}
+
 /// The configuration as a file.
 fn written(config: &Config) -> String {
     let store = config.store.to_str().expect("a path from a text");
@@ -150,11 +167,12 @@ fn written(config: &Config) -> String {
         "alarm_throttled_for = \"{}us\"\nalarm_resolved_after = \"{}us\"\nalarm_quota_percent = {quota_percent}\n",
         throttled_for.0, resolved_after.0
     );
+    let traces = traces(config);
     let webhooks: String = config.alarms.webhooks.iter().map(webhook).collect();
     let fence = config.fence.map_or(String::new(), |span| format!("fence = \"{}us\"\n", span.0));
     format!(
         "store = {}\n{tls}{access}plaintext_off_loopback = {}\ngrpc_listen = \"{}\"\nhttp_listen = \"{}\"\nallow_remote = {}\ncapacity = \"{capacity}\"\n\
-         drift_ppm = {}\nmargin = \"{}us\"\n{fence}{alarms}{rules}{webhooks}",
+         drift_ppm = {}\nmargin = \"{}us\"\n{fence}{alarms}{traces}{rules}{webhooks}",
         toml::Value::from(store),
         config.plaintext_off_loopback,
         config.grpc_listen,

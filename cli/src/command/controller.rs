@@ -43,7 +43,8 @@ pub(crate) const LOG_FILTER: &str = "TIDEGATE_LOG";
     # audience = \"tidegate\"\n  # [[provider.role]]\n  # claim = \"groups\"\n  # value = \"ops\"\n  \
     # role = \"operator\"\n  \
     # [[webhook]]            # who is told of alarms\n  # name = \"ops\"\n  \
-    # url = \"https://hooks.example/tidegate\"\n  # secret_file = \"ops.secret\"\n\n\
+    # url = \"https://hooks.example/tidegate\"\n  # secret_file = \"ops.secret\"\n  \
+    # trace_endpoint = \"http://127.0.0.1:4318\"   # an OpenTelemetry collector\n  # trace_sample = 0.01\n\n\
     Log filter: TIDEGATE_LOG, such as `debug`.")]
 pub(crate) struct ControllerArgs {
     /// Settings, in TOML.
@@ -81,9 +82,8 @@ pub(crate) struct ControllerArgs {
     access: AccessArgs,
     #[command(flatten)]
     alarms: AlarmArgs,
-    /// Listen beyond the own machine without TLS: everyone on the way can read and change what is said.
-    #[arg(long)]
-    plaintext_off_loopback: bool,
+    #[command(flatten)]
+    traces: TraceArgs,
     /// Shape of the log, which goes to the standard error.
     #[arg(long, value_enum, default_value_t, value_name = "SHAPE")]
     log_format: LogFormat,
@@ -121,6 +121,26 @@ struct AlarmArgs {
     alarm_quota_percent: Option<u32>,
 }
 
+/// Where spans of renewals and of commits are sent.
+#[derive(Debug, Args)]
+struct TraceArgs {
+    /// An OpenTelemetry collector to send spans to, over OTLP/HTTP: http://HOST:4318, or https:// beyond the own machine.
+    #[arg(long, value_name = "URL")]
+    trace_endpoint: Option<String>,
+    /// Share of the traces that begin here which are recorded, 0 to 1; callers decide about theirs [default: 0.01].
+    #[arg(long, value_name = "SHARE")]
+    trace_sample: Option<String>,
+    /// File with headers that the collector wants, `name: value` a line, for its owner only.
+    #[arg(long, value_name = "FILE")]
+    trace_headers_file: Option<String>,
+    /// Authorities that sign the collector's certificate, in PEM; those the machine trusts when left out.
+    #[arg(long, value_name = "FILE")]
+    trace_ca: Option<String>,
+    /// Send spans to another machine without TLS: everyone on the way can read groups and statements.
+    #[arg(long)]
+    trace_plaintext_off_loopback: bool,
+}
+
 /// Certificates of the listeners and of their callers.
 #[derive(Debug, Args)]
 struct TlsArgs {
@@ -139,6 +159,9 @@ struct TlsArgs {
     /// Whether callers have to show a certificate of --tls-client-ca [default: required].
     #[arg(long, value_name = "optional|required")]
     tls_clients: Option<String>,
+    /// Listen beyond the own machine without TLS: everyone on the way can read and change what is said.
+    #[arg(long)]
+    plaintext_off_loopback: bool,
 }
 
 /// Shape of the log.
@@ -203,6 +226,10 @@ fn overlaid(mut file: toml::Table, args: &ControllerArgs) -> Result<toml::Table,
         ("anonymous_role", &args.access.anonymous_role),
         ("alarm_throttled_for", &args.alarms.alarm_throttled_for),
         ("alarm_resolved_after", &args.alarms.alarm_resolved_after),
+        ("trace_endpoint", &args.traces.trace_endpoint),
+        ("trace_sample", &args.traces.trace_sample),
+        ("trace_headers_file", &args.traces.trace_headers_file),
+        ("trace_ca", &args.traces.trace_ca),
     ];
     for (key, value) in texts {
         if let Some(value) = value {
@@ -225,8 +252,11 @@ fn overlaid(mut file: toml::Table, args: &ControllerArgs) -> Result<toml::Table,
         // A free port is for running beside another controller.
         file.insert("http_listen".to_owned(), toml::Value::String("127.0.0.1:0".to_owned()));
     }
-    let given_up =
-        [("allow_remote", args.access.allow_remote), ("plaintext_off_loopback", args.plaintext_off_loopback)];
+    let given_up = [
+        ("allow_remote", args.access.allow_remote),
+        ("plaintext_off_loopback", args.tls.plaintext_off_loopback),
+        ("trace_plaintext_off_loopback", args.traces.trace_plaintext_off_loopback),
+    ];
     for (key, _) in given_up.into_iter().filter(|(_, given)| *given) {
         file.insert(key.to_owned(), toml::Value::Boolean(true));
     }

@@ -88,7 +88,8 @@ fn in_force(config: &Config) -> Vec<(&'static str, String)> {
     };
     let is_required = config.authentication() == Authentication::Required;
     let hosts = config.http_hosts.join(", ");
-    let thresholds = config.alarms.thresholds;
+    let (thresholds, traces) = (config.alarms.thresholds, config.traces.as_ref());
+    let file = |path: Option<&PathBuf>| path.map_or_else(none, |path| path.display().to_string());
     vec![
         ("store", config.store.display().to_string()),
         ("grpc_listen", config.grpc_listen.to_string()),
@@ -96,11 +97,8 @@ fn in_force(config: &Config) -> Vec<(&'static str, String)> {
         ("http_hosts", if hosts.is_empty() { "none".to_owned() } else { hosts }),
         ("tls_cert", tls.map_or_else(none, |tls| tls.certificate.display().to_string())),
         ("tls_key", tls.map_or_else(none, |tls| tls.key.display().to_string())),
-        ("tls_client_ca", authorities.map_or_else(none, |path| path.display().to_string())),
-        (
-            "tls_client_crl",
-            tls.and_then(|tls| tls.revoked.as_ref()).map_or_else(none, |path| path.display().to_string()),
-        ),
+        ("tls_client_ca", file(authorities)),
+        ("tls_client_crl", file(tls.and_then(|tls| tls.revoked.as_ref()))),
         ("tls_clients", demand.to_owned()),
         ("plaintext_off_loopback", config.plaintext_off_loopback.to_string()),
         ("authentication", if is_required { "required" } else { "off" }.to_owned()),
@@ -116,6 +114,11 @@ fn in_force(config: &Config) -> Vec<(&'static str, String)> {
         ("alarm_resolved_after", thresholds.resolved_after.to_string()),
         ("alarm_quota_percent", thresholds.quota_percent.to_string()),
         ("webhook", format!("{} webhooks", config.alarms.webhooks.len())),
+        ("trace_endpoint", traces.map_or_else(none, |traces| traces.endpoint.to_string())),
+        ("trace_sample", traces.map_or_else(none, |traces| traces.share.to_string())),
+        ("trace_headers_file", file(traces.and_then(|traces| traces.headers_file.as_ref()))),
+        ("trace_ca", file(traces.and_then(|traces| traces.authorities.as_ref()))),
+        ("trace_plaintext_off_loopback", traces.is_some_and(|traces| traces.plaintext).to_string()),
     ]
 }
 

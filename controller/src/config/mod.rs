@@ -9,12 +9,14 @@ mod alarms;
 mod provider;
 mod reader;
 mod tls;
+mod traces;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use tidegate_core::units::{Rate, Span};
 use tidegate_tls::{Clients, ServerFiles};
+use tidegate_traces::TraceSettings;
 
 pub use access::{Access, Authentication};
 
@@ -65,6 +67,8 @@ pub struct Config {
     pub fence: Option<Span>,
     /// When alarms are raised, and who is told.
     pub alarms: AlarmSettings,
+    /// Where spans are sent; `None`: there are none.
+    pub traces: Option<TraceSettings>,
 }
 
 impl Default for Config {
@@ -84,6 +88,7 @@ impl Default for Config {
             margin: Span::millis(50),
             fence: None,
             alarms: AlarmSettings::default(),
+            traces: None,
         }
     }
 }
@@ -137,6 +142,7 @@ impl Config {
             margin: reader.span("margin", Span(0), MAX_MARGIN).unwrap_or(defaults.margin),
             fence: reader.span("fence", FENCE.0, FENCE.1).or(defaults.fence),
             alarms: alarms::alarms(&mut reader),
+            traces: traces::traces(&mut reader),
         };
         let mut errors = reader.finish();
         errors.extend(config.check().err().unwrap_or_default());
@@ -297,6 +303,7 @@ mod tests {
             margin: Span::millis(100),
             fence: Some(Span::secs(2)),
             alarms: AlarmSettings::default(),
+            traces: None,
         };
         assert_eq!(config, expected);
     }

@@ -77,6 +77,22 @@ impl Reader {
         self.checked(key, known.ok_or_else(|| format!("{:?} is not {expected}", cut(&text))))
     }
 
+    /// A text that no error shows, as it may be a secret.
+    pub(super) fn hidden(&mut self, key: &'static str, expected: &str) -> Option<String> {
+        match self.take(key)? {
+            Value::String(text) => Some(text),
+            _ => self.checked(key, Err(format!("is no text; write {expected} in quotes"))),
+        }
+    }
+
+    /// A decimal as it is written, with quotes or without.
+    pub(super) fn decimal(&mut self, key: &'static str) -> Option<String> {
+        match self.take(key)? {
+            Value::String(text) => Some(text),
+            other => Some(other.to_string()),
+        }
+    }
+
     /// Refuses a setting because of others.
     pub(super) fn refuse(&mut self, key: &'static str, message: &str) {
         self.errors.push(ConfigError::Value { key, message: message.to_owned() });

@@ -34,6 +34,7 @@ use crate::limits::MAX_MESSAGE_BYTES;
 use crate::name::GroupName;
 use crate::quantity::cut;
 use crate::service::{Service, SessionError};
+use crate::spans;
 
 pub(crate) use admin::AdminAdapter;
 pub(crate) use grants::GrantsAdapter;
@@ -160,7 +161,7 @@ fn by<T>(request: Request<T>) -> (Option<Arc<Identity>>, T) {
 async fn blocking<T: Send + 'static>(
     call: impl FnOnce() -> Result<T, AdminError> + Send + 'static,
 ) -> Result<T, Status> {
-    match tokio::task::spawn_blocking(call).await {
+    match tokio::task::spawn_blocking(spans::carried(call)).await {
         Ok(result) => result.map_err(admin_status),
         Err(error) => Err(Status::internal(format!("the call did not finish: {error}"))),
     }

@@ -19,6 +19,7 @@ use crate::leasing::standing::MAX_STANDING_BYTES;
 use crate::limits::{FLUSH_EVERY, HELLO_WITHIN, MAX_AGENT, MAX_ENTRIES};
 use crate::name;
 use crate::service::{Push, Seen, Service, Session, SessionError};
+use crate::spans;
 
 type Peer = Reader<v1::ServerMessage>;
 
@@ -139,7 +140,7 @@ async fn run(
                 None => return Ok(()),
                 Some(Some(Ask::Renew(renew))) => {
                     let request = convert::renew(renew).map_err(|error| Status::invalid_argument(error.to_string()))?;
-                    let renewed = service.leasing().renew(session.client, session.session, request);
+                    let renewed = spans::renew(service, session.client, session.session, request);
                     let renewed = renewed.map_err(|error| session_status(&error))?;
                     Answer::Granted(convert::granted(renewed))
                 }

@@ -38,6 +38,7 @@ use crate::identity::guard::Guard;
 use crate::identity::matrix::Call;
 use crate::limits::MAX_MESSAGE_BYTES;
 use crate::service::Service;
+use crate::spans;
 
 use error::ApiError;
 
@@ -151,7 +152,7 @@ async fn blocking<T: Send + 'static>(
     service: Arc<Service>,
     call: impl FnOnce(&Service) -> Result<T, AdminError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    match tokio::task::spawn_blocking(move || call(&service)).await {
+    match tokio::task::spawn_blocking(spans::carried(move || call(&service))).await {
         Ok(result) => result.map_err(ApiError::from),
         Err(error) => Err(AdminError::Internal(format!("the call did not finish: {error}")).into()),
     }

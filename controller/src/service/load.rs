@@ -62,6 +62,7 @@ impl Service {
             rules: flag::Sender::new(0),
             tls: OnceLock::new(),
             alarms: OnceLock::new(),
+            traces: OnceLock::new(),
             statistics: Mutex::new(statements),
             metrics,
         };

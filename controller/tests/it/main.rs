@@ -86,6 +86,8 @@ mod tls;
 #[cfg(test)]
 mod tokens;
 #[cfg(test)]
+mod traces;
+#[cfg(test)]
 mod twins;
 #[cfg(test)]
 mod watch;
