@@ -20,10 +20,14 @@ pub(crate) async fn within<F: Future>(limit: Duration, work: F) -> Option<F::Out
 }
 
 /// Milliseconds since 1970; zero when the wall clock stands before that.
-#[expect(clippy::disallowed_methods, reason = "this is the crate's only reading of the wall clock")]
 pub(crate) fn wall_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    wall_us() / 1_000
+}
+
+/// The same in microseconds.
+#[expect(clippy::disallowed_methods, reason = "this is the crate's only reading of the wall clock")]
+pub(crate) fn wall_us() -> u64 {
+    micros(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
 /// A duration in microseconds, saturating.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tidegate_client::Token;
 use tidegate_tls::ClientFiles;
+use tidegate_traces::TraceSettings;
 
 use crate::gateway::StartError;
 use crate::govern::Policy;
@@ -90,6 +91,8 @@ pub struct Config {
     pub authorities: Option<PathBuf>,
     /// Where `/metrics` is served, if it is.
     pub metrics: Option<MetricsPage>,
+    /// Where spans are sent; `None`: there are none.
+    pub traces: Option<TraceSettings>,
     /// Listen for clients beyond the own machine.
     pub allow_remote: bool,
     /// MySQL's `LOAD DATA LOCAL INFILE` is passed; otherwise it fails.
@@ -120,6 +123,7 @@ impl Default for Config {
             self_signed: true,
             authorities: None,
             metrics: None,
+            traces: None,
             allow_remote: false,
             local_infile: true,
         }

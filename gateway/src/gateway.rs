@@ -9,6 +9,7 @@ use http::Uri;
 use tidegate_client::{Client, ClientBuilder, ConnectError, Unconfirmed};
 use tidegate_listener::{PROTOCOLS, Upkeep, every};
 use tidegate_tls::{Dial, Server, Trust, Watched};
+use tidegate_traces::{Exporter, Source, TraceError, TraceSettings, Traces};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -66,6 +67,9 @@ pub enum StartError {
     /// The token of the page of metrics.
     #[error(transparent)]
     PageToken(#[from] PageTokenError),
+    /// Spans cannot be sent.
+    #[error(transparent)]
+    Traces(#[from] TraceError),
     /// The address is taken, or not this machine's.
     #[error("cannot listen on {address}: {reason}; choose another address, port 0 takes a free one")]
     Listen {
@@ -93,6 +97,7 @@ pub struct Gateway {
     pub metrics_address: Option<SocketAddr>,
     governor: Arc<Governor>,
     tasks: Tasks,
+    exporter: Option<Exporter>,
     accepting: Vec<JoinHandle<()>>,
     _workers: Arc<Workers>,
     closing: watch::Sender<bool>,
@@ -116,11 +121,12 @@ impl Gateway {
         let builder = client(&config);
         let controller = Controller::new(channel(&config)?, config.controller_token.clone());
         let seats = Arc::new(Seats::new(config.max_sessions));
-        let metrics = Arc::new(Metrics::new(seats.max()));
+        let metrics = Arc::new(Metrics::new(seats.max(), config.traces.is_some()));
         let client = builder.start()?;
         let policy = std::mem::take(&mut config.policy);
+        let (traces, exporter) = config.traces.take().map(|to| trace(to, &config.identity, &metrics)).unzip();
         let (governor, tasks) =
-            Governor::start(client, controller, &config.identity, policy, Arc::clone(&metrics));
+            Governor::start(client, controller, &config.identity, policy, Arc::clone(&metrics), traces);
         let (closing, closed) = watch::channel(false);
         descriptors::warn_if_few(seats.max());
         let workers = Arc::new(Workers::start(config.threads).map_err(StartError::Threads)?);
@@ -166,6 +172,7 @@ impl Gateway {
             metrics_address,
             governor,
             tasks,
+            exporter,
             accepting,
             _workers: workers,
             closing,
@@ -184,15 +191,26 @@ impl Gateway {
         if clock::within(self.grace, self.seats.all_free()).await.is_none() {
             tracing::warn!("statements still run after {:?}; they are left to the database", self.grace);
         }
-        self.governor.shutdown(self.tasks).await
+        let unconfirmed = self.governor.shutdown(self.tasks).await;
+        if let Some(exporter) = self.exporter {
+            exporter.end().await;
+        }
+        unconfirmed
     }
+}
+
+/// Begins to send spans.
+fn trace(settings: TraceSettings, identity: &str, metrics: &Metrics) -> (Traces, Exporter) {
+    let source = Source { service: "tidegate-gateway", instance: identity.to_owned() };
+    Traces::start(settings, source, metrics.traces.clone())
 }
 
 fn check(config: &Config) -> Result<(), StartError> {
     if config.listeners.is_empty() {
         return Err(StartError::NoListener);
     }
-    config.exposed().next().map_or(Ok(()), Err)
+    config.exposed().next().map_or(Ok(()), Err)?;
+    Ok(config.traces.as_ref().map_or(Ok(()), TraceSettings::check_headers)?)
 }
 
 /// The page of metrics, before it is served.

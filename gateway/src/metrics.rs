@@ -12,10 +12,11 @@ use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::histogram::exponential_buckets;
 use prometheus_client::registry::Registry;
 use tidegate_client::{Ru, RuParts};
 use tidegate_listener::{Process, Surface, Tally, TlsMetrics};
+use tidegate_traces::{Seconds, TraceId, TraceMetrics};
 
 use crate::govern::Unowned;
 
@@ -65,8 +66,8 @@ pub(crate) struct Metrics {
     network: Amount,
     unowned: Counter,
     assigned: Counter,
-    waited: Histogram,
-    took: Histogram,
+    waited: Seconds,
+    took: Seconds,
     convictions: Family<Conviction, Counter>,
     /// Connections that there was no place for.
     pub(crate) turned_away: Counter,
@@ -74,6 +75,8 @@ pub(crate) struct Metrics {
     pub(crate) upstream_failures: Counter,
     sessions: Gauge,
     connected: Gauge,
+    /// Spans of traces.
+    pub(crate) traces: TraceMetrics,
     /// Of the certificates of all listeners.
     pub(crate) tls: TlsMetrics,
     page_requests: Family<Outcome, Counter>,
@@ -91,13 +94,13 @@ pub(crate) struct Sample {
 }
 
 impl Metrics {
-    /// All at zero, for a gateway with so many places.
-    pub(crate) fn new(max_sessions: usize) -> Self {
+    /// All at zero, for a gateway with so many places; times have exemplars where traces are recorded.
+    pub(crate) fn new(max_sessions: usize, traced: bool) -> Self {
         let statements = Family::<Outcome, Counter>::default();
         let charged = Family::<Resource, Amount>::default();
         let ended = |outcome| statements.get_or_create(&Outcome { outcome }).clone();
         let used = |resource| charged.get_or_create(&Resource { resource }).clone();
-        let seconds = || Histogram::new(exponential_buckets(0.000_1, 4.0, 10));
+        let seconds = || Seconds::new(exponential_buckets(0.000_1, 4.0, 10), traced);
         let mut metrics = Self {
             succeeded: ended("ok"),
             failed: ended("failed"),
@@ -116,6 +119,7 @@ impl Metrics {
             upstream_failures: Counter::default(),
             sessions: Gauge::default(),
             connected: Gauge::default(),
+            traces: TraceMetrics::default(),
             tls: TlsMetrics::default(),
             page_requests: Family::default(),
             page_turned_away: Family::default(),
@@ -151,8 +155,8 @@ impl Metrics {
             "Of these, bytes charged to sessions whose work others wrote out",
             self.assigned.clone(),
         );
-        registry.register("wait_seconds", "Time that statements waited for admission", self.waited.clone());
-        registry.register("statement_seconds", "Time that statements took once admitted", self.took.clone());
+        self.waited.register(registry, "wait_seconds", "Time that statements waited for admission");
+        self.took.register(registry, "statement_seconds", "Time that statements took once admitted");
         registry.register("convictions", "Runaways convicted here, by action", self.convictions.clone());
         registry.register("sessions", "Connections of clients", self.sessions.clone());
         registry.register("sessions_max", "Places for them", places);
@@ -177,23 +181,25 @@ impl Metrics {
             "Connections to this page's listener, or requests, that it ended before they were served",
             self.page_turned_away.clone(),
         );
+        self.traces.register(registry);
+        self.traces.register_callers(registry);
         self.tls.register(registry);
     }
 
-    /// Counts a statement that was not admitted.
-    pub(crate) fn throttled(&self, waited: Duration) {
+    /// Counts a statement that was not admitted, of this trace if that is recorded.
+    pub(crate) fn throttled(&self, waited: Duration, trace: Option<TraceId>) {
         self.throttled.inc();
-        self.waited.observe(waited.as_secs_f64());
+        self.waited.observe(waited.as_secs_f64(), trace);
     }
 
     /// Counts a statement that ran.
     pub(crate) fn ran(
         &self,
         charged: &RuParts,
-        waited: Duration,
-        took: Duration,
+        (waited, took): (Duration, Duration),
         failed: bool,
         estimated: bool,
+        trace: Option<TraceId>,
     ) {
         if failed { &self.failed } else { &self.succeeded }.inc();
         if estimated {
@@ -210,8 +216,8 @@ impl Metrics {
                 sum.inc_by(units(part));
             }
         }
-        self.waited.observe(waited.as_secs_f64());
-        self.took.observe(took.as_secs_f64());
+        self.waited.observe(waited.as_secs_f64(), trace);
+        self.took.observe(took.as_secs_f64(), trace);
     }
 
     /// The account of bytes that sessions of one server write for others, counted here.
@@ -238,7 +244,7 @@ impl Metrics {
 
 /// RU for display.
 #[expect(clippy::cast_precision_loss, reason = "a metric is an approximation; nothing is computed from it")]
-fn units(amount: Ru) -> f64 {
+pub(crate) fn units(amount: Ru) -> f64 {
     amount.0 as f64 / 1_000_000.0
 }
 
@@ -259,11 +265,11 @@ mod tests {
 
     #[test]
     fn statements_are_counted_by_outcome_and_resource() {
-        let metrics = Metrics::new(7);
+        let metrics = Metrics::new(7, false);
         let charged = RuParts { cpu: Ru(1_500_000), network: Ru(250_000), ..RuParts::default() };
-        metrics.ran(&charged, Duration::ZERO, Duration::from_millis(3), false, true);
-        metrics.ran(&charged, Duration::from_secs(1), Duration::from_millis(3), true, false);
-        metrics.throttled(Duration::from_secs(10));
+        metrics.ran(&charged, (Duration::ZERO, Duration::from_millis(3)), false, true, None);
+        metrics.ran(&charged, (Duration::from_secs(1), Duration::from_millis(3)), true, false, None);
+        metrics.throttled(Duration::from_secs(10), None);
         metrics.convicted("kill");
         let page = metrics.page(Sample { sessions: 3, connected: true }).unwrap();
         for line in [
@@ -287,7 +293,7 @@ mod tests {
     #[test]
     fn every_metric_is_documented() {
         let documented = include_str!("../../docs/metrics.md");
-        let page = Metrics::new(1).page(Sample::default()).unwrap();
+        let page = Metrics::new(1, true).page(Sample::default()).unwrap();
         for line in page.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
             let name = line.split(' ').next().unwrap_or_default();
             assert!(documented.contains(&format!("`{name}")), "{name} is not in docs/metrics.md");

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tidegate_client::{Client, Group, Permit, Refused, Ru, Unconfirmed};
 use tidegate_cost_model::{Aim, CostTable, Estimator, Fingerprinter, SqlDialect, Template};
 use tidegate_sql::Naming;
+use tidegate_traces::{TraceId, Traces};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -24,6 +25,7 @@ use super::rules::{Action, Rules};
 use super::running::{Admitted, Running};
 use super::statements::Statements;
 use super::subject::{Login, Subject};
+use super::traced::Traced;
 use crate::clock;
 use crate::metrics::Metrics;
 
@@ -69,6 +71,8 @@ struct Request {
     convicted: Option<Action>,
     estimate: Ru,
     in_transaction: bool,
+    /// Its spans, if its trace is recorded.
+    traced: Option<Box<Traced>>,
 }
 
 impl Governor {
@@ -79,6 +83,7 @@ impl Governor {
         name: &str,
         policy: Policy,
         metrics: Arc<Metrics>,
+        traces: Option<Traces>,
     ) -> (Arc<Self>, Tasks) {
         let (convictions, waiting) = mpsc::channel(MAX_CONVICTIONS);
         let (end_reports, end) = oneshot::channel();
@@ -90,6 +95,7 @@ impl Governor {
             statements: Arc::clone(&counted),
             convictions,
             metrics,
+            traces,
         });
         let governor = Arc::new(Self {
             controller: controller.clone(),
@@ -155,7 +161,12 @@ impl Governor {
     /// The part of a prepared statement that is kept.
     pub(crate) fn known(&self, dialect: SqlDialect, seen: &[u8], whole: bool) -> Known {
         let naming = if whole { self.naming(dialect, seen, true) } else { None };
-        Known { naming, ..Known::new(self.template(dialect, seen), SqlText::of(seen, whole)) }
+        Known { naming, ..self.prepared(self.template(dialect, seen), SqlText::of(seen, whole)) }
+    }
+
+    /// A statement that is prepared.
+    pub(crate) fn prepared(&self, template: Arc<Template>, text: SqlText<'_>) -> Known {
+        Known { caller: self.outcomes.caller(text).map(Arc::new), ..Known::new(template, text) }
     }
 
     /// What a whole text does with names that SQL gives to statements; see [`Naming::parse`].
@@ -177,6 +188,7 @@ impl Governor {
     pub(crate) fn admit(
         &self,
         subject: &Subject,
+        dialect: SqlDialect,
         template: &Arc<Template>,
         text: SqlText<'_>,
         in_transaction: bool,
@@ -198,17 +210,19 @@ impl Governor {
             convicted: None,
             estimate: self.outcomes.estimate(group.name(), template),
             in_transaction,
+            traced: self.traced(subject, dialect, template, text),
         };
         if let Err(denied) = request.judge(&group) {
-            return Admission::Denied(denied);
+            return Admission::Denied(request.denied(&group, denied));
         }
         let payer = request.payer(&group);
         if let Some(permit) = payer.take(request.estimate).map(Permit::into_owned) {
-            return Admission::Now(Box::new(request.run(group, payer, permit, Duration::ZERO)));
+            return Admission::Now(Box::new(request.run(group, payer, permit, Duration::ZERO, false)));
         }
         let obstacle = payer.check(request.estimate).err().map(Refused::into_owned);
         if let Some(refused @ Refused::ShutDown { .. }) = obstacle {
-            return Admission::Denied(Denied::refused(&refused, &payer, Duration::ZERO));
+            let denied = Denied::refused(&refused, &payer, Duration::ZERO);
+            return Admission::Denied(request.denied(&payer, denied));
         }
         let ends = in_transaction && !ended_before && ends_transaction(template);
         let others_wait = in_transaction
@@ -218,11 +232,24 @@ impl Governor {
         if others_wait || (no_lease && self.book.policy.admit_without_lease) {
             subject.ended.store(ends, Ordering::Relaxed);
             let permit = payer.owe().into_owned();
-            return Admission::Now(Box::new(request.run(group, payer, permit, Duration::ZERO)));
+            return Admission::Now(Box::new(request.run(group, payer, permit, Duration::ZERO, true)));
         }
         // A hint at a group that does not exist is ignored, as TiDB does.
         let fallback = hinted.is_some().then(|| subject.group());
         Admission::Wait(Box::pin(request.wait(group, payer, fallback)))
+    }
+
+    /// The spans of a statement that begins now, if its trace is recorded.
+    fn traced(
+        &self,
+        subject: &Subject,
+        dialect: SqlDialect,
+        template: &Arc<Template>,
+        text: SqlText<'_>,
+    ) -> Option<Box<Traced>> {
+        let traces = self.outcomes.traces.as_ref()?;
+        let open = traces.begin(self.outcomes.caller(text), clock::wall_us())?;
+        Some(Traced::new(open, dialect, &subject.login, template))
     }
 
     /// Ends the session with the controller. Returns what it did not confirm.
@@ -259,7 +286,7 @@ impl Request {
         };
         case.convict(group.name(), &watch.action, Grounds::Watch);
         if watch.action == Action::Kill {
-            case.outcomes.count_throttled(group, &case.template, Duration::ZERO);
+            case.outcomes.count_throttled(group, &case.template, Duration::ZERO, self.trace());
             return Err(Denied::watched(group.name(), watch.id));
         }
         self.convicted = Some(watch.action.clone());
@@ -275,8 +302,32 @@ impl Request {
         switched.unwrap_or_else(|| group.clone())
     }
 
-    fn run(self, group: Group, payer: Group, permit: Permit<'static>, waited: Duration) -> Running {
-        Running::new(Admitted { case: self.case, group, payer, permit, convicted: self.convicted, waited })
+    fn run(
+        mut self,
+        group: Group,
+        payer: Group,
+        permit: Permit<'static>,
+        waited: Duration,
+        owes: bool,
+    ) -> Running {
+        if let Some(traced) = &mut self.traced {
+            traced.admitted(payer.name(), self.estimate, waited, owes);
+        }
+        let Self { case, convicted, traced, .. } = self;
+        Running::new(Admitted { case, group, payer, permit, convicted, waited, traced })
+    }
+
+    /// Its trace, if that is recorded.
+    fn trace(&self) -> Option<TraceId> {
+        self.traced.as_deref().and_then(Traced::trace)
+    }
+
+    /// This group did not admit it, for this reason.
+    fn denied(&mut self, group: &Group, denied: Denied) -> Denied {
+        if let Some(traced) = self.traced.take() {
+            traced.denied(group.name(), self.estimate, &denied);
+        }
+        denied
     }
 
     /// Waits its turn, at most as long as the policy says.
@@ -292,21 +343,22 @@ impl Request {
             let answer = payer.acquire_estimated_by(self.estimate, deadline).await.map(Permit::into_owned);
             let waited = began.elapsed();
             match answer {
-                Ok(permit) => return Ok(Box::new(self.run(group, payer, permit, waited))),
+                Ok(permit) => return Ok(Box::new(self.run(group, payer, permit, waited, false))),
                 // The group it was switched to is gone meanwhile.
                 Err(Refused::UnknownGroup { .. }) if payer.name() != group.name() => payer = group.clone(),
                 Err(Refused::UnknownGroup { .. }) if fallback.is_some() => {
                     if let Some(own) = fallback.take() {
                         group = own;
                         self.estimate = self.case.outcomes.estimate(group.name(), &self.case.template);
-                        self.judge(&group)?;
+                        self.judge(&group).map_err(|denied| self.denied(&group, denied))?;
                         payer = self.payer(&group);
                     }
                 }
                 Err(refused) => {
-                    self.case.outcomes.count_throttled(&group, &self.case.template, waited);
+                    self.case.outcomes.count_throttled(&group, &self.case.template, waited, self.trace());
                     let denied = Denied::refused(&refused, &payer, waited);
                     let end_waits = self.case.book.policy.in_transaction == InTransaction::Wait;
+                    let denied = self.denied(&payer, denied);
                     return Err(if self.in_transaction { denied.in_transaction(end_waits) } else { denied });
                 }
             }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tidegate_cost_model::Template;
 use tidegate_sql::{Naming, TextDigest};
+use tidegate_traces::Context;
 
 /// A prepared statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub(crate) struct Known {
     pub(crate) digest: Option<TextDigest>,
     /// What it does with names that SQL gives to statements.
     pub(crate) naming: Option<Arc<Naming<Known>>>,
+    /// The caller that its text names, where traces are recorded: rare, so it takes little room in every session.
+    pub(crate) caller: Option<Arc<Context>>,
 }
 
 /// A statement's text, for who watches texts.
@@ -21,8 +24,8 @@ pub(crate) struct Known {
 pub(crate) enum SqlText<'t> {
     /// All of it.
     Whole(&'t [u8]),
-    /// It was seen before.
-    Digest(TextDigest),
+    /// It was seen before, when it was prepared.
+    Before(Option<TextDigest>, Option<Context>),
     /// It was not seen, or not to its end: another may begin like it.
     Unseen,
 }
@@ -36,21 +39,20 @@ impl<'t> SqlText<'t> {
     pub(super) fn digest(self) -> Option<TextDigest> {
         match self {
             Self::Whole(text) => TextDigest::of(text),
-            Self::Digest(digest) => Some(digest),
+            Self::Before(digest, _) => digest,
             Self::Unseen => None,
         }
     }
 }
 
-impl From<Option<TextDigest>> for SqlText<'_> {
-    fn from(digest: Option<TextDigest>) -> Self {
-        digest.map_or(Self::Unseen, Self::Digest)
-    }
-}
-
 impl Known {
     pub(crate) fn new(template: Arc<Template>, text: SqlText<'_>) -> Self {
-        Self { template, digest: text.digest(), naming: None }
+        Self { template, digest: text.digest(), naming: None, caller: None }
+    }
+
+    /// Its text, for its execution.
+    pub(crate) fn text(&self) -> SqlText<'static> {
+        SqlText::Before(self.digest, self.caller.as_deref().copied())
     }
 }
 
@@ -75,7 +77,7 @@ mod tests {
         assert_eq!((SqlText::of(b"", true).digest(), SqlText::Unseen.digest()), (None, None));
         let digest = TextDigest::of(b"select 1");
         assert_eq!(
-            (SqlText::of(b"select 1;", true).digest(), SqlText::from(digest).digest()),
+            (SqlText::of(b"select 1;", true).digest(), SqlText::Before(digest, None).digest()),
             (digest, digest)
         );
     }

@@ -26,6 +26,7 @@ mod statements;
 mod subject;
 #[cfg(test)]
 mod tests;
+mod traced;
 mod unowned;
 
 pub(crate) use backend::{Backend, Proof};

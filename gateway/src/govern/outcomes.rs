@@ -6,8 +6,10 @@ use std::time::Duration;
 use tidegate_client::{Group, GroupName, Ru};
 use tidegate_cost_model::{Estimator, Template};
 use tidegate_proto::v1;
+use tidegate_traces::{Context, TraceId, Traces};
 use tokio::sync::mpsc;
 
+use super::known::SqlText;
 use super::statements::{Outcome, Record, Statements};
 use crate::metrics::Metrics;
 
@@ -19,6 +21,8 @@ pub(super) struct Outcomes {
     pub(super) statements: Arc<Statements>,
     pub(super) convictions: mpsc::Sender<v1::ConvictRequest>,
     pub(super) metrics: Arc<Metrics>,
+    /// Where spans go, if they are recorded.
+    pub(super) traces: Option<Traces>,
 }
 
 impl Outcomes {
@@ -27,26 +31,41 @@ impl Outcomes {
         self.estimator.estimate(group, template.fingerprint(), template.kind())
     }
 
+    /// The caller that a text names, where traces are recorded.
+    pub(super) fn caller(&self, text: SqlText<'_>) -> Option<Context> {
+        match text {
+            SqlText::Whole(text) => self.traces.as_ref()?.caller_in(text),
+            SqlText::Before(_, caller) => caller,
+            SqlText::Unseen => None,
+        }
+    }
+
     /// Learns what a statement of a group cost.
     pub(super) fn learn(&self, group: &GroupName, template: &Template, cost: Ru) {
         self.estimator.observe(group, template.fingerprint(), template.kind(), cost);
     }
 
-    /// Counts a statement that ended.
-    pub(super) fn record(&self, record: &Record<'_>) {
+    /// Counts a statement that ended, of this trace if that is recorded.
+    pub(super) fn record(&self, record: &Record<'_>, trace: Option<TraceId>) {
         match &record.outcome {
-            Outcome::Throttled => self.metrics.throttled(record.waited),
+            Outcome::Throttled => self.metrics.throttled(record.waited, trace),
             Outcome::Ran { charged, elapsed, failed, estimated, .. } => {
-                self.metrics.ran(charged, record.waited, *elapsed, *failed, *estimated);
+                self.metrics.ran(charged, (record.waited, *elapsed), *failed, *estimated, trace);
             }
         }
         self.statements.record(record);
     }
 
     /// Counts one that was not admitted.
-    pub(super) fn count_throttled(&self, group: &Group, template: &Arc<Template>, waited: Duration) {
+    pub(super) fn count_throttled(
+        &self,
+        group: &Group,
+        template: &Arc<Template>,
+        waited: Duration,
+        trace: Option<TraceId>,
+    ) {
         let (group, outcome) = (group.name(), Outcome::Throttled);
-        self.record(&Record { group, template, outcome, waited });
+        self.record(&Record { group, template, outcome, waited }, trace);
     }
 
     /// Has a conviction recorded; does not wait.

@@ -13,6 +13,7 @@ use super::guess::guess;
 use super::rules::{Action, Limit};
 use super::share::Work;
 use super::statements::{Outcome, Record};
+use super::traced::{Ran, Traced};
 use crate::clock;
 
 /// What of a statement can be seen on the wire so far.
@@ -81,6 +82,8 @@ pub(crate) struct Running {
     requested: Usage,
     usage: Usage,
     charged: RuParts,
+    /// Its spans, if its trace is recorded.
+    traced: Option<Box<Traced>>,
 }
 
 /// What a statement is admitted with.
@@ -93,11 +96,12 @@ pub(super) struct Admitted {
     /// The action of a watch that convicted it without ending it.
     pub(super) convicted: Option<Action>,
     pub(super) waited: Duration,
+    pub(super) traced: Option<Box<Traced>>,
 }
 
 impl Running {
     pub(super) fn new(admitted: Admitted) -> Self {
-        let Admitted { case, group, payer, permit, convicted, waited } = admitted;
+        let Admitted { case, group, payer, permit, convicted, waited, traced } = admitted;
         let limit = case.book.limit(group.name());
         Self {
             case,
@@ -113,6 +117,7 @@ impl Running {
             requested: Usage::default(),
             usage: Usage::default(),
             charged: RuParts::default(),
+            traced,
         }
     }
 
@@ -202,8 +207,24 @@ impl Running {
         let outcome = Outcome::Ran { charged, usage, rows, elapsed, failed, estimated };
         let group = self.group.name().clone();
         let (template, waited) = (&self.case.template, self.waited);
-        self.case.outcomes.record(&Record { group: &group, template, outcome, waited });
-        Ended { group, charged, usage, elapsed, waited, estimated }
+        let trace = self.traced.as_deref().and_then(Traced::trace);
+        self.case.outcomes.record(&Record { group: &group, template, outcome, waited }, trace);
+        let ended = Ended { group, charged, usage, elapsed, waited, estimated };
+        if let Some(traced) = self.traced.take() {
+            traced.ended(&ended, &self.ran(progress, failed));
+        }
+        ended
+    }
+
+    /// How it ran, for its spans.
+    fn ran(&self, progress: Progress, failed: bool) -> Ran {
+        Ran {
+            payer: self.payer.name().clone(),
+            sent_rows: progress.sent_rows,
+            changed_rows: progress.changed_rows,
+            failed,
+            action: self.convicted.as_ref().map(Action::name),
+        }
     }
 
     /// Most statements end before the first look, and their usage is known at their end: one that broke the rule is

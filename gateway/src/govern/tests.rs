@@ -7,6 +7,8 @@ use tempfile::TempDir;
 use tidegate_client::{Client, Consumption, Group, Ru, RuParts, Total, Usage};
 use tidegate_controller::{Config, Controller};
 use tidegate_cost_model::{SqlDialect, Template};
+use tidegate_test_servers::{Collector, Exported, Manner};
+use tidegate_traces::{Source, TraceMetrics, Traces, Written};
 use tokio::task::yield_now;
 use tokio::time::timeout;
 use tonic::transport::Endpoint;
@@ -51,8 +53,20 @@ fn rows(sent_rows: u64) -> Progress {
     Progress { sent_rows, ..Progress::default() }
 }
 
+/// All spans, to this collector, until the task is dropped.
+fn traces(collector: &Collector) -> (Traces, tidegate_traces::Exporter) {
+    let written =
+        Written { endpoint: Some(collector.endpoint()), sample: Some("1".to_owned()), ..Written::default() };
+    let source = Source { service: "tidegate-gateway", instance: "gw".to_owned() };
+    Traces::start(written.check().unwrap().unwrap(), source, TraceMetrics::default())
+}
+
 impl Stage {
     async fn new() -> Self {
+        Self::traced(None).await
+    }
+
+    async fn traced(traces: Option<Traces>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let controller = Controller::start(Config {
             store: folder.path().join("store.redb"),
@@ -70,7 +84,8 @@ impl Stage {
             super::Controller::new(channel, None),
             "gw",
             policy,
-            Arc::new(Metrics::new(1)),
+            Arc::new(Metrics::new(1, false)),
+            traces,
         );
         let login = Login { tenant: "shop".into(), user: "root".into(), ..Login::default() };
         let subject = governor.subject(login).await.unwrap();
@@ -98,14 +113,56 @@ impl Stage {
 
     /// A statement that this group has admitted.
     async fn begun(&self, group: &Group) -> Box<Running> {
-        let subject = Subject { chosen: Some(group.clone()), ..self.subject.clone() };
-        let template = Arc::new(Template::new(SqlDialect::PostgreSql, "select 1"));
-        match self.governor.admit(&subject, &template, SqlText::Unseen, false) {
+        match self.asked(group, "select 1", false) {
             Admission::Now(running) => running,
             Admission::Wait(waits) => waits.await.unwrap(),
             Admission::Denied(denied) => panic!("{denied:?}"),
         }
     }
+
+    /// A statement that asks this group.
+    fn asked(&self, group: &Group, text: &str, in_transaction: bool) -> Admission {
+        let subject = Subject { chosen: Some(group.clone()), ..self.subject.clone() };
+        let dialect = SqlDialect::PostgreSql;
+        let template = Arc::new(Template::new(dialect, text));
+        self.governor.admit(&subject, dialect, &template, SqlText::Unseen, in_transaction)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_what_owes_and_what_is_given_up_has_its_spans() {
+    let collector = Collector::start(Manner::Takes).unwrap();
+    let (traces, exporter) = traces(&collector);
+    let stage = Stage::traced(Some(traces)).await;
+    let group = stage.group("own", "").await;
+    // A statement runs, and nobody ends it.
+    drop(stage.begun(&group).await);
+    // At 1,000 RU/s, a second or two.
+    group.charge_ru(RuParts::flat(Ru::whole(2_000)));
+    eventually("it owes", || group.remaining().is_some_and(|left| !left.is_positive())).await;
+    let Admission::Now(owing) = stage.asked(&group, "commit", true) else { panic!("it ends a transaction") };
+    drop(owing.end(cpu(1), rows(3), false));
+    let Admission::Wait(waiting) = stage.asked(&group, "select 1", false) else { panic!("it owes") };
+    drop(waiting);
+    let Admission::Wait(waiting) = stage.asked(&group, "select 1", false) else { panic!("it owes") };
+    let running = timeout(PATIENCE, waiting).await.expect("it is admitted").unwrap();
+    let waited = running.end(cpu(1), rows(3), false).waited;
+    drop(stage);
+    exporter.end().await;
+    let spans = collector.taken();
+    let outcomes = |key: &str| {
+        let values = spans.iter().filter_map(|span: &Exported| span.attributes.get(key).map(String::as_str));
+        values.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(outcomes("tidegate.admission"), ["admitted", "owed", "admitted"]);
+    assert_eq!(outcomes("error.type"), ["abandoned"; 2]);
+    let roots: Vec<_> = spans.iter().filter(|span| span.kind == 2).collect();
+    assert_eq!(roots.len(), 4, "{spans:#?}");
+    let micros = u64::try_from(waited.as_micros()).unwrap();
+    assert!(micros > 0, "it waited");
+    let admission = spans.iter().rfind(|span| span.name == "admission").unwrap();
+    let run = spans.iter().rfind(|span| span.kind == 3).unwrap();
+    assert_eq!((admission.ended - admission.began, run.began), (micros * 1_000, admission.ended));
 }
 
 /// The part of a group's consumption that its statements account for.

@@ -83,7 +83,7 @@ impl Asked {
     /// The text that is to run.
     pub(super) fn text(&self) -> SqlText<'_> {
         match (&self.known, &self.explains) {
-            (Some(known), _) => known.digest.into(),
+            (Some(known), _) => known.text(),
             (None, Some(inner)) => SqlText::Whole(inner),
             (None, None) => SqlText::of(&self.text, self.whole),
         }
@@ -130,7 +130,7 @@ impl Asked {
     }
 
     /// What is kept of it once it is prepared.
-    pub(super) fn known(&self) -> Known {
-        Known::new(Arc::clone(&self.template), self.text())
+    pub(super) fn known(&self, governor: &Governor) -> Known {
+        governor.prepared(Arc::clone(&self.template), self.text())
     }
 }

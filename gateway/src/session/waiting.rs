@@ -136,7 +136,7 @@ impl<P: Protocol> Session<P> {
     pub(crate) fn admission(&self, template: &Arc<Template>, text: SqlText<'_>) -> Option<Admission> {
         let Some(Ok(subject)) = &self.subject else { return None };
         let in_transaction = self.protocol.is_quiet() && self.protocol.in_transaction();
-        Some(self.governor.admit(subject, template, text, in_transaction))
+        Some(self.governor.admit(subject, P::DIALECT, template, text, in_transaction))
     }
 
     /// Carries out what was said about the admission of a statement.

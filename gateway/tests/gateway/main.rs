@@ -29,6 +29,8 @@ mod scene;
 #[cfg(test)]
 mod sockets;
 #[cfg(test)]
+mod traced;
+#[cfg(test)]
 mod unparsed;
 #[cfg(test)]
 mod ways;

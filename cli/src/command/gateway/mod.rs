@@ -85,6 +85,7 @@ fn refused(error: StartError) -> CliError {
         StartError::Listen { .. }
         | StartError::Tls(_)
         | StartError::PageToken(_)
+        | StartError::Traces(_)
         | StartError::Threads(_) => CliError::Refused(error.to_string()),
     }
 }

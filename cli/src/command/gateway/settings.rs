@@ -16,6 +16,7 @@ use tidegate_gateway::{
 };
 
 use tidegate_tls::ClientFiles;
+use tidegate_traces::{TraceSettings, Written};
 
 use crate::error::{CliError, listed};
 
@@ -136,6 +137,22 @@ pub(super) struct Settings {
     /// Serve /metrics beyond the own machine without a token: all who reach it can read it.
     #[arg(long)]
     metrics_anonymous_off_loopback: bool,
+    /// An OpenTelemetry collector to send spans of statements to, over OTLP/HTTP: http://HOST:4318, or https:// beyond
+    /// the own machine.
+    #[arg(long, value_name = "URL")]
+    trace_endpoint: Option<String>,
+    /// Share of the traces that begin here which are recorded, 0 to 1; callers decide about theirs [default: 0.01].
+    #[arg(long, value_name = "SHARE")]
+    trace_sample: Option<Decimal>,
+    /// File with headers that the collector wants, `name: value` a line, for its owner only.
+    #[arg(long, value_name = "FILE")]
+    trace_headers_file: Option<PathBuf>,
+    /// Authorities that sign the collector's certificate, in PEM; those the machine trusts when left out.
+    #[arg(long, value_name = "FILE")]
+    trace_ca: Option<PathBuf>,
+    /// Send spans to another machine without TLS: everyone on the way can read groups and statements.
+    #[arg(long)]
+    trace_plaintext_off_loopback: bool,
     /// Listen for clients beyond the own machine.
     #[arg(long)]
     allow_remote: bool,
@@ -175,6 +192,26 @@ impl TryFrom<String> for Time {
 
     fn try_from(text: String) -> Result<Self, String> {
         text.parse()
+    }
+}
+
+/// A decimal as it is written, in a file with quotes or without.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(from = "toml::Value")]
+struct Decimal(String);
+
+impl From<String> for Decimal {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl From<toml::Value> for Decimal {
+    fn from(value: toml::Value) -> Self {
+        match value {
+            toml::Value::String(text) => Self(text),
+            other => Self(other.to_string()),
+        }
     }
 }
 
@@ -238,6 +275,12 @@ impl Settings {
                 || file.metrics_plaintext_off_loopback,
             metrics_anonymous_off_loopback: self.metrics_anonymous_off_loopback
                 || file.metrics_anonymous_off_loopback,
+            trace_endpoint: self.trace_endpoint.or(file.trace_endpoint),
+            trace_sample: self.trace_sample.or(file.trace_sample),
+            trace_headers_file: self.trace_headers_file.or(file.trace_headers_file),
+            trace_ca: self.trace_ca.or(file.trace_ca),
+            trace_plaintext_off_loopback: self.trace_plaintext_off_loopback
+                || file.trace_plaintext_off_loopback,
             allow_remote: self.allow_remote || file.allow_remote,
             refuse_local_infile: self.refuse_local_infile || file.refuse_local_infile,
         }
@@ -252,7 +295,7 @@ impl Settings {
         token: Option<Token>,
     ) -> Result<Config, CliError> {
         let mut faults = Faults::default();
-        let metrics = faults.page(&self);
+        let (metrics, traces) = (faults.page(&self), faults.traces(&self));
         let defaults = Config::default();
         let time = |time: Option<Time>, default| time.map_or(default, |Time(span)| span);
         let policy = Policy {
@@ -306,6 +349,7 @@ impl Settings {
             self_signed: !self.no_self_signed,
             authorities: self.upstream_ca,
             metrics,
+            traces,
             allow_remote: self.allow_remote,
             local_infile: !self.refuse_local_infile,
         };
@@ -358,6 +402,18 @@ impl Faults {
             plaintext_off_loopback: settings.metrics_plaintext_off_loopback,
             anonymous_off_loopback: settings.metrics_anonymous_off_loopback,
         })
+    }
+
+    /// Where spans are sent.
+    fn traces(&mut self, settings: &Settings) -> Option<TraceSettings> {
+        let written = Written {
+            endpoint: settings.trace_endpoint.clone(),
+            sample: settings.trace_sample.as_ref().map(|Decimal(text)| text.clone()),
+            headers_file: settings.trace_headers_file.clone(),
+            ca: settings.trace_ca.clone(),
+            plaintext: settings.trace_plaintext_off_loopback,
+        };
+        self.value(written.check()).flatten()
     }
 
     fn principals(&mut self, flag: &str, names: &[String]) -> Principals {
@@ -463,6 +519,11 @@ mod tests {
         metrics_token_file = "page.token"
         metrics_plaintext_off_loopback = true
         metrics_anonymous_off_loopback = true
+        trace_endpoint = "https://otel.example"
+        trace_sample = 0.5
+        trace_headers_file = "otel.headers"
+        trace_ca = "otel-ca.pem"
+        trace_plaintext_off_loopback = true
         allow_remote = true
         refuse_local_infile = true
     "#;
@@ -478,7 +539,9 @@ mod tests {
              --max-sessions 10 --login-timeout 5s --keepalive 30s --grace 1m --tls-cert cert.pem --tls-key key.pem \
              --proxy-from 10.0.0.0/8,::1 --backlog 1024 --kill-abandoned --no-self-signed --upstream-ca ca.pem --metrics 127.0.0.1:7431 \
              --metrics-tls-cert page.pem --metrics-tls-key page-key.pem --metrics-token-file page.token \
-             --metrics-plaintext-off-loopback --metrics-anonymous-off-loopback --allow-remote --refuse-local-infile",
+             --metrics-plaintext-off-loopback --metrics-anonymous-off-loopback --allow-remote --refuse-local-infile \
+             --trace-endpoint https://otel.example --trace-sample 0.5 --trace-headers-file otel.headers \
+             --trace-ca otel-ca.pem --trace-plaintext-off-loopback",
         );
         let file = Settings::parse(FILE).unwrap();
         assert_eq!(file, flags);
@@ -493,6 +556,11 @@ mod tests {
         assert_eq!(debt, (InTransaction::OweSome, Duration::from_secs(2)));
         assert!(!config.self_signed && Config::default().self_signed);
         assert_eq!(config.controller_token, Some(Token::file("gw.token")));
+        let traces = config.traces.unwrap();
+        assert_eq!(
+            (traces.share.to_string(), traces.headers_file),
+            ("0.5".to_owned(), Some("otel.headers".into()))
+        );
     }
 
     #[test]
@@ -553,6 +621,12 @@ mod tests {
         assert!(
             refused("--upstream postgres://a --metrics-token-file t").contains("no effect without metrics")
         );
+        assert!(
+            refused("--upstream postgres://a --trace-sample 0.5")
+                .contains("no effect without trace_endpoint")
+        );
+        let shared = refused("--upstream postgres://a --trace-endpoint http://otel.example/s3cret");
+        assert!(shared.contains("trace_plaintext_off_loopback") && !shared.contains("s3cret"), "{shared}");
         assert!(refused("--upstream postgres://a --backlog 0").contains("1 to 65535"));
         assert!(refused("--upstream postgres://a --proxy-from lb").contains("\"lb\" is no address"));
         assert!(

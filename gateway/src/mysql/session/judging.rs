@@ -11,7 +11,7 @@ use super::super::command::Command;
 use super::super::machine::Decision;
 use super::super::protocol_error::ProtocolError;
 use super::{MySql, Session};
-use crate::govern::{Admission, Denied, parse_own};
+use crate::govern::{Admission, Denied, Governor, parse_own};
 use crate::session::{Judged, Pending, Protocol as _};
 
 impl Session {
@@ -26,7 +26,7 @@ impl Session {
             self.answer(statement, ());
             return Ok(Judged::Answered);
         }
-        if let Some(decision) = self.protocol.about_warnings(&asked) {
+        if let Some(decision) = self.protocol.about_warnings(&self.governor, &asked) {
             return self.protocol.decide(decision);
         }
         if asked.may_be_ours {
@@ -43,7 +43,7 @@ impl Session {
                 }
                 Ok(Some(statement)) if asked.command == Command::Prepare => {
                     let ours = Some(Arc::new(statement));
-                    let remembered = Remembered { ours, ..asked.known().into() };
+                    let remembered = Remembered { ours, ..asked.known(&self.governor).into() };
                     return self.protocol.prepare(Decision::PrepareOurs(remembered));
                 }
                 Ok(Some(statement)) => {
@@ -55,7 +55,7 @@ impl Session {
         }
         if asked.command == Command::Prepare {
             // Parsing is counted with the first execution.
-            return self.protocol.prepare(Decision::Remember(asked.known().into()));
+            return self.protocol.prepare(Decision::Remember(asked.known(&self.governor).into()));
         }
         let quiet = self.protocol.is_quiet();
         if asked.may_name() {
@@ -92,7 +92,7 @@ impl MySql {
     /// The decision about a question for the diagnostics of the last statement. If the gateway answered that statement,
     /// it answers the question, too; otherwise the server does. A client that prepares the question does so before it
     /// is known whose the answer will be.
-    fn about_warnings(&self, asked: &Asked) -> Option<Decision<Remembered>> {
+    fn about_warnings(&self, governor: &Governor, asked: &Asked) -> Option<Decision<Remembered>> {
         let parsed = || asked.may_be_ours.then(|| Diagnostics::parse(&asked.text)).flatten();
         let answer = |question: &Diagnostics| {
             self.warnings.as_ref().map(|left| Decision::Answer(Answer::Rows(left.answer(question))))
@@ -102,7 +102,7 @@ impl MySql {
             Command::Execute => answer(asked.question.as_deref()?),
             Command::Prepare => {
                 let question = Some(Arc::new(parsed()?));
-                Some(Decision::Remember(Remembered { question, ..asked.known().into() }))
+                Some(Decision::Remember(Remembered { question, ..asked.known(governor).into() }))
             }
             _ => None,
         }

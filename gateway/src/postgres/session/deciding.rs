@@ -131,8 +131,8 @@ impl Postgres {
 
 impl From<Known> for Wanted<'_> {
     fn from(known: Known) -> Self {
-        let goes = Goes { inner: None, naming: known.naming };
-        Self { template: known.template, text: known.digest.into(), goes }
+        let (text, goes) = (known.text(), Goes { inner: None, naming: known.naming });
+        Self { template: known.template, text, goes }
     }
 }
 
