@@ -402,7 +402,7 @@ fn trace(settings: TraceSettings, service: &Service) -> Exporter {
     let instance = format!("{:016x}", service.instance());
     let source = Source { service: "tidegate-controller", instance };
     let (traces, exporter) = Traces::start(settings, source, service.metrics.traces.clone());
-    service.traced_by(traces);
+    let _ = service.traces().set(traces);
     exporter
 }
 

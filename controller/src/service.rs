@@ -245,15 +245,9 @@ impl Service {
         let _ = self.alarms.set(alarms);
     }
 
-    /// Records spans from here on.
-    pub(crate) fn traced_by(&self, traces: Traces) {
-        // A controller has one collector.
-        let _ = self.traces.set(traces);
-    }
-
-    /// Where spans go, if they are recorded.
-    pub(crate) fn traces(&self) -> Option<&Traces> {
-        self.traces.get()
+    /// Where spans go, once they are recorded: a controller has one collector.
+    pub(crate) fn traces(&self) -> &OnceLock<Traces> {
+        &self.traces
     }
 
     /// The sender of events about changed definitions.
