@@ -7,6 +7,7 @@
 //! [`Authority`] signs certificates, [`Certificate`] is what one says. All PEM; TLS 1.2 and 1.3 by rustls and ring.
 //! Errors name the file, what is wrong with it, and what to do.
 
+mod address;
 mod authority;
 mod certificate;
 mod client;
@@ -27,6 +28,7 @@ use std::sync::Arc;
 
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 
+pub use address::{Address, AddressError};
 pub use authority::{Authority, IssueError, Issued, Name, Purpose, Request, Unwritable, write};
 pub use certificate::{Certificate, date, days_left};
 pub use client::{ClientFiles, trusted};

@@ -16,7 +16,7 @@ mod span;
 pub use context::{Context, SpanId, TraceId};
 pub use export::{Exporter, Source};
 pub use metrics::{Seconds, TraceMetrics};
-pub use settings::{Endpoint, Share, TraceError, TraceSettings, Written};
+pub use settings::{Share, TraceError, TraceSettings, Written};
 pub use span::{Kind, Open, Span, Traces, Value};
 
 /// The header that names the caller's place in a trace, and the key of a comment in SQL.

@@ -4,11 +4,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Uri};
-use tidegate_tls::{Material, outgoing};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tidegate_tls::{Address, AddressError, Material};
 
-/// Bytes of an address: more than any collector has.
-const MAX_URL: usize = 2_048;
 /// Headers in a file: a collector asks for one or two.
 const MAX_HEADERS: usize = 16;
 /// Where collectors take spans.
@@ -20,7 +18,7 @@ const WHOLE: u32 = 1_000_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceSettings {
     /// The collector.
-    pub endpoint: Endpoint,
+    pub endpoint: Address,
     /// Which traces begin where no caller says.
     pub share: Share,
     /// A file, for its owner only, with headers that the collector wants, such as a token.
@@ -40,10 +38,6 @@ impl TraceSettings {
         self.headers_file.as_deref().map_or(Ok(()), |file| headers(file).map(drop))
     }
 }
-
-/// The address of a collector. It may have a key in its path, so only its host is shown.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Endpoint(Uri);
 
 /// A share, in millionths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +108,7 @@ impl Written {
     /// # Errors
     /// The first that cannot be used.
     pub fn check(self) -> Result<Option<TraceSettings>, TraceError> {
-        let Some(endpoint) = &self.endpoint else {
+        let Some(written) = &self.endpoint else {
             let idle = [
                 ("trace_sample", self.sample.is_some()),
                 ("trace_headers_file", self.headers_file.is_some()),
@@ -124,7 +118,7 @@ impl Written {
             let idle = idle.into_iter().find(|(_, given)| *given);
             return idle.map_or(Ok(None), |(key, _)| Err(TraceError::Idle { key }));
         };
-        let endpoint = Endpoint::parse(endpoint, self.plaintext)?;
+        let endpoint = endpoint(written, self.plaintext)?;
         if self.ca.is_some() && !endpoint.is_secure() {
             return Err(TraceError::Plain);
         }
@@ -134,66 +128,22 @@ impl Written {
     }
 }
 
-impl Endpoint {
-    /// Checks an address; `plaintext` allows another machine to be sent spans without TLS.
-    ///
-    /// # Errors
-    /// What is wrong with it, without the address.
-    pub fn parse(text: &str, plaintext: bool) -> Result<Self, TraceError> {
-        let wrong = |reason: &str| TraceError::Endpoint(reason.to_owned());
-        let none = || wrong("is no address; write https://HOST:4318");
-        let uri = Uri::from_str(text).ok().filter(|_| text.len() <= MAX_URL);
-        let uri = uri.filter(|uri| uri.host().is_some_and(|host| !host.is_empty())).ok_or_else(none)?;
-        if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-            return Err(wrong(
-                "has a user in it; leave it out, and put what proves who sends into trace_headers_file",
-            ));
-        }
-        match uri.scheme_str() {
-            Some("https") => {}
-            Some("http") if plaintext || outgoing::is_here(&uri) => {}
-            Some("http") => {
-                return Err(wrong(
-                    "is on another machine without TLS, so that all on the way can read groups and statements: write \
-                     https://, or set trace_plaintext_off_loopback if the network is trusted",
-                ));
+/// The address of a collector. One without a path is as in `OTEL_EXPORTER_OTLP_ENDPOINT`.
+fn endpoint(text: &str, plaintext: bool) -> Result<Address, TraceError> {
+    let address = Address::parse(text, plaintext).map_err(|error| {
+        let wrong = match error {
+            AddressError::None => "is no address; write https://HOST:4318",
+            AddressError::User => {
+                "has a user in it; leave it out, and put what proves who sends into trace_headers_file"
             }
-            _ => return Err(none()),
-        }
-        // An address without a path is that of the collector, as in OTEL_EXPORTER_OTLP_ENDPOINT.
-        if uri.path() != "/" || uri.query().is_some() {
-            return Ok(Self(uri));
-        }
-        let (scheme, authority) = (uri.scheme_str().unwrap_or_default(), uri.authority());
-        let authority = authority.map(ToString::to_string).unwrap_or_default();
-        Uri::from_str(&format!("{scheme}://{authority}{PATH}")).map(Self).map_err(|_| none())
-    }
-
-    /// The text of it, for the file that it came from.
-    pub fn reveal(&self) -> String {
-        self.0.to_string()
-    }
-
-    pub(crate) fn uri(&self) -> &Uri {
-        &self.0
-    }
-
-    fn is_secure(&self) -> bool {
-        self.0.scheme_str() == Some("https")
-    }
-}
-
-impl fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let authority = self.0.authority().map_or("", |authority| authority.as_str());
-        write!(f, "{}://{authority}", self.0.scheme_str().unwrap_or_default())
-    }
-}
-
-impl fmt::Debug for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self}/…")
-    }
+            AddressError::Plain => {
+                "is on another machine without TLS, so that all on the way can read groups and statements: write \
+                 https://, or set trace_plaintext_off_loopback if the network is trusted"
+            }
+        };
+        TraceError::Endpoint(wrong.to_owned())
+    })?;
+    Ok(address.or_at(PATH))
 }
 
 impl Default for Share {

@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 pub use book::{Book, Change, Event, MOST_OPEN, Moment, REPEAT, Thresholds};
 pub use kind::{Facts, Key, Kind, Seen};
-pub use settings::{Address, AlarmSettings, Webhook};
+pub use settings::{AlarmSettings, Webhook, address};
 
 use crate::clock::{Clock, duration};
 use crate::limits::LAST_DELIVERIES_WITHIN;

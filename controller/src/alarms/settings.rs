@@ -1,19 +1,13 @@
 //! What the configuration says of a webhook.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr as _;
 
-use http::Uri;
-use tidegate_tls::Material;
-use tidegate_tls::outgoing::is_here;
+use tidegate_tls::{Address, AddressError, Material};
 
 use super::book::Thresholds;
 use super::kind::{Key, Kind};
 use crate::name::principal_part;
 
-/// Bytes of an address: more than any receiver has.
-const MAX_URL: usize = 2_048;
 /// Bytes of a secret. With fewer one can be guessed from a signature; a longer one is another file.
 const SECRET: (usize, usize) = (16, 1_024);
 
@@ -43,64 +37,6 @@ pub struct Webhook {
     pub groups: Vec<String>,
 }
 
-/// The address of a webhook. Who has all of it may be able to write there, so only its host is ever shown.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Address(Uri);
-
-impl Address {
-    /// Checks an address; `plaintext` allows other machines to be told without TLS.
-    ///
-    /// # Errors
-    /// What is wrong with it, without the address.
-    pub fn parse(text: &str, plaintext: bool) -> Result<Self, String> {
-        let uri = Uri::from_str(text).ok().filter(|_| text.len() <= MAX_URL);
-        let uri = uri.filter(|uri| uri.host().is_some_and(|host| !host.is_empty()));
-        let wrong = || "url: is no address; write https://HOST/PATH".to_owned();
-        let uri = uri.ok_or_else(wrong)?;
-        if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-            return Err("url: has a user in it; leave it out, the signature proves who sends".to_owned());
-        }
-        match uri.scheme_str() {
-            Some("https") => Ok(Self(uri)),
-            Some("http") if plaintext || is_here(&uri) => Ok(Self(uri)),
-            Some("http") => Err(
-                "url: is on another machine without TLS, so that all on the way can read which groups there are and \
-                 what they use: write https://, or plaintext = true if the network is trusted"
-                    .to_owned(),
-            ),
-            _ => Err(wrong()),
-        }
-    }
-
-    /// The text of it, for the file that it came from.
-    pub fn reveal(&self) -> String {
-        self.0.to_string()
-    }
-
-    /// All of it.
-    pub(super) fn uri(&self) -> &Uri {
-        &self.0
-    }
-
-    /// Whether it is under TLS.
-    pub(crate) fn is_secure(&self) -> bool {
-        self.0.scheme_str() == Some("https")
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let authority = self.0.authority().map_or("", |authority| authority.as_str());
-        write!(f, "{}://{authority}", self.0.scheme_str().unwrap_or_default())
-    }
-}
-
-impl fmt::Debug for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self}/…")
-    }
-}
-
 impl AlarmSettings {
     /// Checks the secrets of all webhooks. Blocks.
     ///
@@ -112,6 +48,24 @@ impl AlarmSettings {
             checked.map_err(|reason| format!("webhook {}: secret_file: {reason}", webhook.name))
         })
     }
+}
+
+/// The address of a webhook; `plaintext` allows other machines to be told without TLS.
+///
+/// # Errors
+/// What is wrong with it, without the address.
+pub fn address(text: &str, plaintext: bool) -> Result<Address, String> {
+    Address::parse(text, plaintext).map_err(|error| {
+        let wrong = match error {
+            AddressError::None => "url: is no address; write https://HOST/PATH",
+            AddressError::User => "url: has a user in it; leave it out, the signature proves who sends",
+            AddressError::Plain => {
+                "url: is on another machine without TLS, so that all on the way can read which groups there are and \
+                 what they use: write https://, or plaintext = true if the network is trusted"
+            }
+        };
+        wrong.to_owned()
+    })
 }
 
 impl Webhook {
@@ -169,7 +123,7 @@ mod tests {
             ("http://localhost/s3cret", false),
             ("http://10.0.0.1/s3cret", true),
         ] {
-            let address = Address::parse(text, plaintext).unwrap();
+            let address = address(text, plaintext).unwrap();
             let shown = format!("{address} {address:?}");
             assert!(!shown.contains("s3cret") && text.starts_with(&address.to_string()), "{shown}");
         }
@@ -181,10 +135,10 @@ mod tests {
             ("https:///s3cret", "no address"),
             ("", "no address"),
         ] {
-            let refused = Address::parse(text, false).unwrap_err();
+            let refused = address(text, false).unwrap_err();
             assert!(refused.contains(said) && !refused.contains("s3cret"), "{text}: {refused}");
         }
-        assert!(Address::parse(&format!("https://a/{}", "x".repeat(MAX_URL)), false).is_err());
+        assert!(address(&format!("https://a/{}", "x".repeat(2_048)), false).is_err());
     }
 
     #[test]
@@ -192,7 +146,7 @@ mod tests {
         let key = |kind, group: &str| Key { kind, group: group.to_owned() };
         let mut hook = Webhook {
             name: "ops".to_owned(),
-            url: Address::parse("https://hooks.example/", false).unwrap(),
+            url: address("https://hooks.example/", false).unwrap(),
             secret_file: "secret".into(),
             authorities: None,
             kinds: Vec::new(),

@@ -7,7 +7,7 @@ use toml::Table;
 use super::access::{groups, text};
 use super::provider::{path, texts};
 use super::reader::{Reader, mismatch};
-use crate::alarms::{Address, AlarmSettings, Kind, Thresholds, Webhook};
+use crate::alarms::{AlarmSettings, Kind, Thresholds, Webhook, address};
 use crate::name::GroupName;
 use crate::quantity::cut;
 
@@ -48,7 +48,7 @@ fn webhook(mut table: Table) -> Result<Webhook, String> {
         Some(other) => return Err(format!("plaintext: {}", mismatch(&other, "true or false"))),
     };
     let url = match table.remove("url") {
-        Some(toml::Value::String(url)) => Address::parse(&url, plaintext)?,
+        Some(toml::Value::String(url)) => address(&url, plaintext)?,
         // What is there may be a secret.
         Some(_) => return Err("url: is no text; write https://HOST/PATH in quotes".to_owned()),
         None => return Err(missing("url", "https://HOST/PATH")),
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(alarms.thresholds, thresholds);
         let webhook = Webhook {
             name: "ops".to_owned(),
-            url: Address::parse("https://hooks.example/s3cret", false).unwrap(),
+            url: address("https://hooks.example/s3cret", false).unwrap(),
             secret_file: "s".into(),
             authorities: Some("ca.pem".into()),
             kinds: vec![Kind::Throttled, Kind::QuotaSpent],

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tempfile::TempDir;
-use tidegate_controller::alarms::{Address, Kind, Thresholds, Webhook, try_out};
+use tidegate_controller::alarms::{Kind, Thresholds, Webhook, address, try_out};
 use tidegate_controller::{Config, Controller};
 use tidegate_core::units::{Rate, Span};
 use tidegate_proto::v1;
@@ -30,7 +30,7 @@ fn webhook(folder: &TempDir, url: &str) -> Webhook {
     set_permissions(&secret_file, Permissions::from_mode(0o600)).unwrap();
     Webhook {
         name: "ops".to_owned(),
-        url: Address::parse(url, false).unwrap(),
+        url: address(url, false).unwrap(),
         secret_file,
         authorities: None,
         kinds: Vec::new(),
