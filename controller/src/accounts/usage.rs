@@ -122,6 +122,19 @@ impl AccountCalls<'_> {
         Ok((self.points(groups.iter().copied(), step, &range)?, groups.len()))
     }
 
+    /// What a group and those below it that are seen consumed together by the minute since then; and of how many groups
+    /// it is.
+    pub(crate) fn minutes_of_all(
+        &self,
+        group: &str,
+        from_unix_s: u64,
+    ) -> Result<(Vec<Point>, usize), AdminError> {
+        let name = GroupName::parse(group).in_field("group")?;
+        let step = Step::Stored(Resolution::Minute);
+        let (groups, range) = (self.with_those_below(&name)?, self.range(step, from_unix_s, 0));
+        Ok((self.points(groups.iter().copied(), step, &range)?, groups.len()))
+    }
+
     /// What is kept of a range of seconds.
     pub(super) fn range(&self, step: Step, from_unix_s: u64, to_unix_s: u64) -> Range<u64> {
         let end = (self.service.clock().unix_ms() / 1_000).saturating_add(1);

@@ -22,8 +22,8 @@ use super::{Web, reply, typed};
 use crate::error::AdminError;
 use crate::limits::MOST_BELOW;
 
-/// The time that is looked back at: all minutes that are kept.
-const BACK: (u64, u64) = (24 * 3_600, 60);
+/// Seconds that are looked back at: those whose minutes are kept in full.
+const BACK_S: u64 = 24 * 3_600;
 
 /// What a new group has unless something else is typed.
 fn fresh() -> v1::Group {
@@ -259,22 +259,10 @@ fn effect(
 /// how many in which they used anything.
 fn above(web: &Web, visitor: &Visitor, before: &v1::Group, after: &v1::Group) -> Option<(usize, usize)> {
     let lower = limit(after).filter(|after| limit(before).is_none_or(|before| *after < before))?;
-    let present = web.present(visitor).ok()?;
-    let mut names = vec![before.name.clone()];
-    let mut at = 0;
-    while let Some(name) = names.get(at).cloned() {
-        names.extend(present.children(&name).iter().cloned());
-        at += 1;
-        if names.len() > MOST_BELOW {
-            return None;
-        }
-    }
-    let mut minutes: BTreeMap<u64, i128> = BTreeMap::new();
-    for name in names {
-        for bucket in web.buckets(visitor, &name, BACK).ok()? {
-            *minutes.entry(bucket.start_s).or_default() += bucket.total();
-        }
-    }
-    let most = i128::from(lower.0) * 60;
-    Some((minutes.values().filter(|used| **used > most).count(), minutes.len()))
+    let since = (web.service.clock().unix_ms() / 1_000).saturating_sub(BACK_S);
+    let accounts = web.service.accounts().seen_by(visitor.identity());
+    let (minutes, _) =
+        accounts.minutes_of_all(&before.name, since).ok().filter(|(_, of)| *of <= MOST_BELOW)?;
+    let most = u128::from(lower.0.unsigned_abs()) * 60;
+    Some((minutes.iter().filter(|(.., used)| used.ru().0 > most).count(), minutes.len()))
 }
