@@ -261,7 +261,6 @@ impl Metrics {
         self.providers.register(registry);
         self.alarms.register(registry);
         self.traces.register(registry);
-        self.traces.register_callers(registry);
         registry.register(
             "requests",
             "Requests, by listener and how they were answered",
@@ -337,11 +336,11 @@ impl Metrics {
         families.iter().for_each(|family| family.clear());
         for sample in groups.iter().take(MAX_GROUP_SERIES) {
             let label = GroupLabel { group: sample.name.clone() };
-            self.committed.get_or_create(&label).set(float(sample.committed.0));
-            self.pool.get_or_create(&label).set(float(sample.pool.0));
-            self.demand.get_or_create(&label).set(float(sample.demand.0));
+            self.committed.get_or_create(&label).set(units(sample.committed.0));
+            self.pool.get_or_create(&label).set(units(sample.pool.0));
+            self.demand.get_or_create(&label).set(units(sample.demand.0));
             if let Some(limit) = sample.limit {
-                self.limit.get_or_create(&label).set(float(limit.0));
+                self.limit.get_or_create(&label).set(units(limit.0));
             }
         }
         let mut page = String::new();
@@ -354,7 +353,7 @@ impl Metrics {
 
 /// Micro-units as units, for display.
 #[expect(clippy::cast_precision_loss, reason = "a metric is an approximation; nothing is computed from it")]
-fn float(micro: i64) -> f64 {
+pub(crate) fn units(micro: i64) -> f64 {
     micro as f64 / MICRO as f64
 }
 

@@ -12,9 +12,10 @@ use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
 use tidegate_core::exchange::Grant;
 use tidegate_core::group::ClientId;
-use tidegate_core::units::{MICRO, Span as Time};
+use tidegate_core::units::Span as Time;
 use tidegate_traces::{Context, Kind, Open, Span};
 
+use crate::metrics::units;
 use crate::service::{Answer, RenewIn, Renewed, Service, SessionError};
 use crate::store::{StoreError, Write};
 
@@ -91,10 +92,8 @@ pub(crate) fn renew(
     session: u64,
     request: RenewIn,
 ) -> Result<Renewed, SessionError> {
-    let Some(traces) = service.traces().get() else {
-        return service.leasing().renew(client, session, request);
-    };
-    let Some(open) = traces.begin(None, service.clock().unix_us()) else {
+    let traces = service.traces().get();
+    let Some(open) = traces.and_then(|traces| traces.begin(None, service.clock().unix_us())) else {
         return service.leasing().renew(client, session, request);
     };
     let began = service.clock().now();
@@ -135,10 +134,4 @@ fn granted(span: Span, renewed: &Renewed) -> Span {
         .with("tidegate.groups.refused", refused)
         .with("tidegate.reports.refused", renewed.refused.len())
         .with("tidegate.renewal.shed", renewed.shed)
-}
-
-/// Micro-units as units, for display.
-#[expect(clippy::cast_precision_loss, reason = "an attribute is for reading; nothing is computed from it")]
-fn units(micro: i64) -> f64 {
-    micro as f64 / MICRO as f64
 }

@@ -182,7 +182,6 @@ impl Metrics {
             self.page_turned_away.clone(),
         );
         self.traces.register(registry);
-        self.traces.register_callers(registry);
         self.tls.register(registry);
     }
 

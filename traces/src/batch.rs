@@ -1,5 +1,6 @@
 //! Spans as one message of OTLP.
 
+use bytes::Bytes;
 use prost::Message as _;
 
 use crate::export::Source;
@@ -13,7 +14,7 @@ const KNOWN: u32 = 0x100;
 const REMOTE: u32 = 0x200;
 
 /// The bytes of these spans.
-pub(crate) fn encoded(source: &Source, spans: &[Ended]) -> Vec<u8> {
+pub(crate) fn encoded(source: &Source, spans: &[Ended]) -> Bytes {
     let texts = [
         ("service.name", source.service.to_owned()),
         ("service.namespace", "tidegate".to_owned()),
@@ -27,7 +28,7 @@ pub(crate) fn encoded(source: &Source, spans: &[Ended]) -> Vec<u8> {
         resource: Some(Resource { attributes }),
         scope_spans: vec![ScopeSpans { scope: Some(scope), spans }],
     };
-    ExportRequest { resource_spans: vec![spans] }.encode_to_vec()
+    ExportRequest { resource_spans: vec![spans] }.encode_to_vec().into()
 }
 
 fn span(ended: &Ended) -> Span {

@@ -32,7 +32,7 @@ pub(crate) enum Told {
 
 /// Where batches go.
 pub(crate) trait Take {
-    fn take(&mut self, bytes: Vec<u8>) -> impl Future<Output = Told> + Send;
+    fn take(&mut self, bytes: Bytes) -> impl Future<Output = Told> + Send;
 
     /// How logs call it.
     fn name(&self) -> String;
@@ -46,7 +46,7 @@ impl Collector {
         Self(settings)
     }
 
-    async fn post(&self, bytes: Vec<u8>) -> Result<outgoing::Answer, Told> {
+    async fn post(&self, bytes: Bytes) -> Result<outgoing::Answer, Told> {
         let mut request = Request::post("/").header(header::CONTENT_TYPE, "application/x-protobuf");
         if let Some(file) = self.0.headers_file.clone() {
             // A secret that was changed counts from the next try on.
@@ -58,13 +58,8 @@ impl Collector {
             }
         }
         let files = ClientFiles { authorities: self.0.authorities.clone(), identity: None };
-        let sent = outgoing::send(
-            self.0.endpoint.uri(),
-            files,
-            ("trace_ca", ANSWER_WITHIN),
-            request,
-            Bytes::from(bytes),
-        );
+        let setting = ("trace_ca", ANSWER_WITHIN);
+        let sent = outgoing::send(self.0.endpoint.uri(), files, setting, request, bytes);
         match timeout(ANSWER_WITHIN, sent).await {
             Ok(answer) => answer.map_err(|reason| Told::Away(reason, None)),
             Err(_) => Err(Told::Away(format!("no answer within {ANSWER_WITHIN:?}"), None)),
@@ -73,7 +68,7 @@ impl Collector {
 }
 
 impl Take for Collector {
-    async fn take(&mut self, bytes: Vec<u8>) -> Told {
+    async fn take(&mut self, bytes: Bytes) -> Told {
         let outgoing::Answer { response, connection: _speaking } = match self.post(bytes).await {
             Ok(answer) => answer,
             Err(told) => return told,
@@ -133,7 +128,7 @@ mod tests {
 
     const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-    fn batch(span: Span) -> Vec<u8> {
+    fn batch(span: Span) -> Bytes {
         let Context { trace, span: id, .. } = Context::parse(PARENT.as_bytes()).unwrap();
         let ended = Ended { span, trace, id, parent: Some(id), is_remote: true, began: 2, ended: 5 };
         encoded(&Source { service: "tidegate-test", instance: "one".to_owned() }, &[ended])

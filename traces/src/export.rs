@@ -5,6 +5,7 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::mpsc::{self, Receiver};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -150,9 +151,9 @@ impl<C: Take> Task<C> {
     }
 
     /// Tries to send the batch. Returns how long to wait for another try; `None` when it is done with.
-    async fn attempt(&mut self, bytes: &[u8], tries: &mut u32) -> Option<Duration> {
+    async fn attempt(&mut self, bytes: &Bytes, tries: &mut u32) -> Option<Duration> {
         let spans = count(self.batch.len());
-        let told = self.collector.take(bytes.to_vec()).await;
+        let told = self.collector.take(bytes.clone()).await;
         *tries = tries.saturating_add(1);
         match told {
             Told::Taken { rejected } => {
@@ -228,8 +229,8 @@ mod tests {
     }
 
     impl Take for Said {
-        async fn take(&mut self, bytes: Vec<u8>) -> Told {
-            let request = ExportRequest::decode(bytes.as_slice()).unwrap();
+        async fn take(&mut self, bytes: Bytes) -> Told {
+            let request = ExportRequest::decode(bytes).unwrap();
             let spans = request.resource_spans[0].scope_spans[0].spans.len();
             self.told.lock().unwrap().push((self.began.unwrap().elapsed().as_secs(), spans));
             if self.hangs {
@@ -348,7 +349,7 @@ mod tests {
         traces.begin(None, 2).unwrap().end(span, 3);
         let source = Source { service: "test", instance: "1".to_owned() };
         let bytes = encoded(&source, &[ended.try_recv().unwrap()]);
-        let request = ExportRequest::decode(bytes.as_slice()).unwrap();
+        let request = ExportRequest::decode(bytes).unwrap();
         let span = &request.resource_spans[0].scope_spans[0].spans[0];
         assert_eq!((span.start_time_unix_nano, span.end_time_unix_nano, span.kind), (2_000, 5_000, 3));
         assert_eq!((span.trace_id.len(), span.span_id.len(), span.parent_span_id.len()), (16, 8, 0));

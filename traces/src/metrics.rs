@@ -85,10 +85,6 @@ impl TraceMetrics {
     /// Puts them on a page.
     pub fn register(&self, registry: &mut Registry) {
         registry.register("trace_spans", "Spans of traces, by what became of them", self.spans.clone());
-    }
-
-    /// Puts those of callers on a page, too.
-    pub fn register_callers(&self, registry: &mut Registry) {
         let help = "Contexts of callers that are malformed, and were ignored";
         registry.register("trace_contexts_malformed", help, self.malformed.clone());
     }

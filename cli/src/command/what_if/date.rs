@@ -1,5 +1,9 @@
 //! Dates as files write them, in seconds since 1970.
 
+use jiff::civil::{Date, date};
+
+const EPOCH: Date = date(1970, 1, 1);
+
 /// Names of months in access logs.
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -47,24 +51,15 @@ fn number(text: &str, digits: usize) -> Option<i64> {
 }
 
 fn seconds(year: i64, month: i64, day: i64, time: &str) -> Option<i64> {
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let longest = match month {
-        2 => 28 + i64::from(leap),
-        4 | 6 | 9 | 11 => 30,
-        1..=12 => 31,
-        _ => return None,
-    };
+    let date = Date::new(year.try_into().ok()?, month.try_into().ok()?, day.try_into().ok()?).ok()?;
+    let days = date.duration_since(EPOCH).as_hours() / 24;
     let mut parts = time.split(':');
     let (hour, minute, second) =
         (number(parts.next()?, 2)?, number(parts.next()?, 2)?, number(parts.next()?, 2)?);
     // A leap second is the one after it.
-    if parts.next().is_some() || !(1..=longest).contains(&day) || hour > 23 || minute > 59 || second > 60 {
+    if parts.next().is_some() || hour > 23 || minute > 59 || second > 60 {
         return None;
     }
-    // March begins the year, so that its last day is the leap day: each four years have 1461 days.
-    let shifted = if month > 2 { year } else { year - 1 };
-    let days_before = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let days = 365 * shifted + shifted / 4 - shifted / 100 + shifted / 400 + days_before - 719_468;
     Some(((days * 24 + hour) * 60 + minute) * 60 + second)
 }
 
