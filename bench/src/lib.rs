@@ -7,6 +7,7 @@
 pub mod admission;
 pub mod child;
 pub mod clock;
+pub mod console;
 pub mod contest;
 pub mod decision;
 pub mod durability;
@@ -111,6 +112,12 @@ pub const FAMILIES: &[Family] = &[
         about: "renewals beside thousands of silent and slow connections",
         on_request: true,
         run: secure::strangers::run,
+    },
+    Family {
+        name: "console",
+        about: "pages of the console, and what viewers of live ones cost",
+        on_request: true,
+        run: console::run,
     },
     Family {
         name: "durability",

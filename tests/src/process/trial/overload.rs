@@ -2,7 +2,6 @@
 //! processor time that they need. It is stopped and let go on in turns, which no scheduler softens.
 
 use std::error::Error;
-use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -95,10 +94,10 @@ pub async fn run(setting: &Setting, nodes: usize, lease: Duration) -> Result<Out
     };
     // Half of the calm lets leases settle.
     sleep(CALM / 2).await;
-    let before = processor_time(&controller)?;
+    let before = controller.processor_time()?;
     sleep(CALM / 2).await;
-    let needs = (processor_time(&controller)?.saturating_sub(before)) * 2
-        / u32::try_from(CALM.as_secs()).unwrap_or(1);
+    let needs =
+        controller.processor_time()?.saturating_sub(before) * 2 / u32::try_from(CALM.as_secs()).unwrap_or(1);
     let from = trial.seconds();
     starve(&mut controller, needs).await?;
     let to = trial.seconds();
@@ -155,17 +154,6 @@ async fn starve(controller: &mut Process, needs: Duration) -> Result<(), Cluster
         sleep_until(next).await;
     }
     Ok(())
-}
-
-/// Processor time of a process since its start.
-fn processor_time(process: &Process) -> Result<Duration, ClusterError> {
-    let path = format!("/proc/{}/stat", process.id());
-    let stat = fs::read_to_string(&path).map_err(io(format!("read {path}")))?;
-    // Behind the name, which may hold anything, come the state and then ten numbers before user and system time.
-    let after = stat.rsplit(')').next().unwrap_or_default();
-    let ticks: u64 =
-        after.split_whitespace().skip(11).take(2).filter_map(|word| word.parse::<u64>().ok()).sum();
-    Ok(Duration::from_millis(ticks * 1_000 / rustix::param::clock_ticks_per_second()))
 }
 
 async fn join(
