@@ -3,10 +3,12 @@
 use maud::{Markup, html};
 use tidegate_proto::v1;
 
+use crate::chart::Chart;
 use crate::frame::{self, Place, form_key};
+use crate::history::{self, Bucket};
 use crate::link::Link;
 use crate::quantity::{grouped, moment, short, span};
-use crate::statements::{cost, runaways};
+use crate::statements::{LAST, cost, ranges, runaways};
 use crate::viewer::Viewer;
 
 /// Where it is.
@@ -17,8 +19,14 @@ pub fn link(group: &str, fingerprint: &str) -> Link {
 /// What the page of a statement shows.
 #[derive(Clone, Debug)]
 pub struct Statement<'s> {
-    /// The row of the statistics.
+    /// The row of the statistics, with the sums of `last`.
     pub row: &'s v1::StatementRow,
+    /// One of [`crate::statements::RANGES`].
+    pub last: &'s str,
+    /// What it cost in the last hour by minutes, or with `24h` in the last day by hours.
+    pub history: &'s [Bucket],
+    /// Now, in Unix seconds.
+    pub unix_s: u64,
     /// Its watches.
     pub watches: &'s [v1::Watch],
     /// Its convictions.
@@ -32,7 +40,9 @@ impl Statement<'_> {
         let content = html! {
             p { "In the group " a href=(Link::group(&row.group)) { (row.group) } "; fingerprint " code { (row.fingerprint) } "." }
             pre.statement tabindex="0" { bdi { (row.template) } }
+            (ranges(&link(&row.group, &row.fingerprint), self.last))
             (self.figures())
+            (self.chart())
             (self.parts())
             @if viewer.may_see_all {
                 section aria-labelledby="judged" {
@@ -63,7 +73,22 @@ impl Statement<'_> {
                 div.warn[row.throttled > 0] { dt { "Refused" } dd { (grouped(row.throttled.into())) } }
                 @if row.estimated > 0 { div { dt { "Estimated" } dd { (grouped(row.estimated.into())) small { " calls" } } } }
             }
-            p.hint { "First " (moment(row.first_unix_ms)) ", last " (moment(row.last_unix_ms)) "." }
+            @if row.calls == 0 && row.throttled == 0 { p.hint { "It was not reported in this time." } } @else {
+                p.hint { "First " (moment(row.first_unix_ms)) ", last " (moment(row.last_unix_ms)) "." }
+            }
+        }
+    }
+
+    fn chart(&self) -> Markup {
+        let (title, range) = match self.last {
+            "24h" => ("RU/s by cause, last 24 hours by hours", (24 * 3_600, 3_600)),
+            _ => ("RU/s by cause, last hour by minutes", (3_600, 60)),
+        };
+        let (times, series) = history::columns(self.history, range, self.unix_s);
+        let link = link(&self.row.group, &self.row.fingerprint).with(LAST, self.last);
+        html! {
+            h2 { (title) }
+            (Chart { title, times, series, limit: None, hidden: &[], link }.markup())
         }
     }
 
@@ -123,16 +148,34 @@ mod tests {
     use crate::frame::tests::viewer;
     use crate::statements::tests::row;
 
+    fn page(row: &v1::StatementRow, last: &str, may_change: bool) -> String {
+        let history = [Bucket { start_s: 7_200, parts: [60_000_000, 0, 0, 0, 0] }];
+        let page = Statement { row, last, history: &history, unix_s: 9_000, watches: &[], runaways: &[] };
+        page.page(&viewer(may_change, true)).into_string()
+    }
+
     #[test]
     fn all_of_the_text_and_each_part_of_the_cost_is_there() {
         let long = "select ".repeat(900);
         let row = row(&long);
-        let page =
-            Statement { row: &row, watches: &[], runaways: &[] }.page(&viewer(true, true)).into_string();
-        assert!(page.contains(&long) && page.contains("75 %") && page.contains("25 %"), "{page}");
-        assert!(page.contains("/console/watches") && page.contains("key-of-the-form"));
-        let page =
-            Statement { row: &row, watches: &[], runaways: &[] }.page(&viewer(false, true)).into_string();
-        assert!(!page.contains("/console/watches"), "a viewer changes nothing");
+        let text = page(&row, "", true);
+        assert!(text.contains(&long) && text.contains("75 %") && text.contains("25 %"), "{text}");
+        assert!(text.contains("/console/watches") && text.contains("key-of-the-form"));
+        assert!(!page(&row, "", false).contains("/console/watches"), "a viewer changes nothing");
+    }
+
+    #[test]
+    fn its_history_is_that_of_the_time_that_is_chosen() {
+        let text = page(&row("select ?"), "", true);
+        assert!(text.contains("last hour by minutes") && text.contains("last=24h"), "{text}");
+        assert!(text.contains("T02:00:00Z|1 RU/s\""), "60 RU in a minute: {text}");
+        let text = page(&row("select ?"), "24h", true);
+        assert!(
+            text.contains("last 24 hours by hours") && text.contains("aria-current=\"true\">24 h"),
+            "{text}"
+        );
+        assert!(text.contains("T02:00:00Z|0.0"), "60 RU in an hour: {text}");
+        let text = page(&v1::StatementRow { calls: 0, ..row("select ?") }, "5m", true);
+        assert!(text.contains("It was not reported in this time"), "{text}");
     }
 }

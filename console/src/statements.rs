@@ -21,6 +21,10 @@ pub const ORDERS: [(&str, &str); 9] = [
     ("errors", "Errors"),
     ("throttled", "Refused"),
 ];
+/// Times up to the present, by the word of the API and for people.
+pub const RANGES: [(&str, &str); 4] = [("", "All"), ("5m", "5 min"), ("1h", "1 h"), ("24h", "24 h")];
+/// The parameter of the time.
+pub const LAST: &str = "last";
 /// Characters of a template in a list; its own page has all of it.
 const MOST_TEXT: usize = 160;
 
@@ -46,6 +50,8 @@ pub struct Statements<'s> {
     pub filter: &'s str,
     /// One of [`ORDERS`].
     pub order: &'s str,
+    /// One of [`RANGES`].
+    pub last: &'s str,
     /// Watches, for those who may see them.
     pub watches: &'s [v1::Watch],
     /// See `watches`.
@@ -56,7 +62,8 @@ impl Statements<'_> {
     /// The address of this view.
     pub fn link(&self) -> Link {
         let order = if self.order == "ru" { "" } else { self.order };
-        Place::Statements.link().with("group", self.group).with("q", self.filter).with("sort", order)
+        let link = Place::Statements.link().with("group", self.group).with("q", self.filter);
+        link.with("sort", order).with(LAST, self.last)
     }
 
     /// The page.
@@ -66,9 +73,11 @@ impl Statements<'_> {
                 label { "Group " input name="group" value=(self.group) size="16"; }
                 label { "Template has " input type="search" name="q" value=(self.filter) size="24"; }
                 input type="hidden" name="sort" value=(self.order);
+                input type="hidden" name=(LAST) value=(self.last);
                 button type="submit" { "Show" }
                 a href=(self.link().with("as", "csv")) { "CSV" }
             }
+            (ranges(&self.link(), self.last))
             @if self.rows.is_empty() { (self.empty()) } @else {
                 (self.table())
                 p.hint { (grouped(self.rows.len() as u128)) " of " (grouped(self.total as u128))
@@ -82,7 +91,8 @@ impl Statements<'_> {
     fn empty(&self) -> Markup {
         html! {
             p.empty {
-                @if self.group.is_empty() && self.filter.is_empty() {
+                @if !self.last.is_empty() { "No statement that fits was reported in this time." }
+                @else if self.group.is_empty() && self.filter.is_empty() {
                     "No gateway has reported a statement. " code { "tidegate gateway --upstream postgres://HOST" }
                     " puts one in front of a database."
                 } @else { "No statement fits." }
@@ -149,6 +159,17 @@ pub(crate) fn runaways(records: &[v1::Runaway]) -> Markup {
                 td { bdi { (of.user) } @if !of.tenant.is_empty() { " of " bdi { (of.tenant) } } } td.number { (record.repeats) }
             } } } }
         } }
+    }
+}
+
+/// The way to the same page of another time.
+pub(crate) fn ranges(link: &Link, last: &str) -> Markup {
+    html! {
+        nav.ranges aria-label="Time that is counted" {
+            @for (word, text) in RANGES {
+                a href=(link.clone().with(LAST, word)) aria-current=[(word == last).then_some("true")] { (text) }
+            }
+        }
     }
 }
 
@@ -265,6 +286,7 @@ pub(crate) mod tests {
             group: "",
             filter: "",
             order: "ru",
+            last: "1h",
             watches: &[watch],
             runaways: &[],
         };
@@ -278,6 +300,12 @@ pub(crate) mod tests {
         assert!(text.contains("<bdi>select"), "text of another direction stays in its place");
         assert!(text.contains("<td class=\"number\">8</td><td class=\"number\">2</td>"), "{text}");
         assert!(text.contains("/console/statements/shop/00000000000000ff"), "{text}");
+        assert!(
+            text.contains("<a href=\"/console/statements?last=1h\" aria-current=\"true\">1 h</a>")
+                && text.contains("<a href=\"/console/statements\">All</a>")
+                && text.contains("/console/statements?last=1h&amp;as=csv"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -60,6 +60,9 @@ pub const MAX_WATCHES: usize = 10_000;
 pub const MAX_RUNAWAYS: usize = 10_000;
 /// Rows of statement statistics. Beyond, the least recently reported is dropped; each costs up to 9 KiB of memory.
 pub const MAX_STATEMENTS: usize = 10_000;
+/// Sums of statements by spans of time, of minutes and of hours each. Beyond, the oldest span is forgotten; each costs some
+/// 250 bytes of memory. Half of it has no hour of 1,000 busy templates beside short ones; twice of it is 100 MB.
+pub const MAX_STATEMENT_CELLS: usize = 100_000;
 /// Gateways whose last report is remembered; beyond, the longest silent is forgotten, and a report that it repeats
 /// counts twice.
 pub const MAX_GATEWAYS: usize = 10_000;

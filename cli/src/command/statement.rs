@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use clap::builder::PossibleValuesParser;
 use serde::Serialize;
-use tidegate_controller::statements::Order;
+use tidegate_controller::statements::{Order, Range};
 use tidegate_proto::v1;
 
 use super::of_group::OfGroup;
@@ -21,7 +21,8 @@ pub(crate) enum StatementCommand {
     /// List statements by what they cost, over all gateways.
     #[command(after_help = "Examples:\n  \
         tidegate statement list\n  \
-        tidegate statement list shop --order average_ru --limit 20")]
+        tidegate statement list shop --order average_ru --limit 20\n  \
+        tidegate statement list --last 5m --watch")]
     List {
         #[command(flatten)]
         group: OfGroup,
@@ -31,6 +32,10 @@ pub(crate) enum StatementCommand {
         /// How many statements.
         #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000))]
         limit: u32,
+        /// Only what gateways reported in this time, by whole minutes, or hours for a day; without it, all since the
+        /// controller started or the last reset.
+        #[arg(long, value_name = "TIME", value_parser = PossibleValuesParser::new(Range::NAMES))]
+        last: Option<String>,
         #[command(flatten)]
         follow: Follow,
     },
@@ -57,8 +62,9 @@ struct ResetView {
 /// Runs the command.
 pub(crate) async fn run(command: StatementCommand, global: &Global) -> Result<(), CliError> {
     match command {
-        StatementCommand::List { group, order, limit, follow } => {
-            let request = v1::ListStatementsRequest { group: group.name(), order, limit };
+        StatementCommand::List { group, order, limit, last, follow } => {
+            let last = last.unwrap_or_default();
+            let request = v1::ListStatementsRequest { group: group.name(), order, limit, last };
             follow::show(global, follow, async |admin: &Admin| list(admin, request.clone()).await).await
         }
         StatementCommand::Reset { group } => {

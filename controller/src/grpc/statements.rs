@@ -84,7 +84,7 @@ impl Statements for StatementsAdapter {
     ) -> Result<Response<v1::ListStatementsReply>, Status> {
         let (caller, m) = by(request);
         let seen = self.service.statements().seen_by(caller.as_deref());
-        let list = seen.list_statements(&m.group, &m.order, m.limit).map_err(admin_status)?;
+        let list = seen.list_statements(&m).map_err(admin_status)?;
         reply(v1::ListStatementsReply {
             rows: list.rows.iter().map(shapes::row).collect(),
             total: count(list.total),

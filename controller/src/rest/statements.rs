@@ -31,6 +31,9 @@ pub(super) struct ListParams {
     order: String,
     /// 1 to 1000; 0 is 100.
     limit: u32,
+    /// "5m", "1h" or "24h": only what gateways reported in this time, by whole minutes, or hours for a day. Left out, all
+    /// since the controller started or the last reset.
+    last: String,
 }
 
 /// Statements by what they cost.
@@ -41,7 +44,8 @@ pub(super) struct StatementsAnswer {
     total: usize,
     /// Rows that made room for others, here and at gateways.
     evicted: u64,
-    /// Counting since, in milliseconds since the Unix epoch.
+    /// Counting since, in milliseconds since the Unix epoch: at most a minute, or an hour for a day, before the time that
+    /// was asked for, and later where older counts were forgotten.
     since_unix_ms: u64,
 }
 
@@ -120,7 +124,8 @@ pub(super) async fn list(
     Params(params): Params<ListParams>,
 ) -> Result<Json<StatementsAnswer>, ApiError> {
     let seen = service.statements().seen_by(caller.as_deref());
-    let list = seen.list_statements(&params.group, &params.order, params.limit)?;
+    let ListParams { group, order, limit, last } = params;
+    let list = seen.list_statements(&v1::ListStatementsRequest { group, order, limit, last })?;
     Ok(Json(StatementsAnswer {
         rows: list.rows.iter().map(StatementShape::from).collect(),
         total: list.total,

@@ -3,12 +3,14 @@
 mod convicting;
 pub(crate) mod kept;
 pub mod query_limit;
+mod recent;
 mod reports;
 pub(crate) mod rules;
 pub mod runaways;
 mod statistics;
 pub mod watches;
 
+pub use recent::Range;
 pub use statistics::{Order, StatementList, StatementReport, StatementRow, Statistics, Sums};
 
 use crate::identity::{Identity, Sight};

@@ -13,7 +13,8 @@ use crate::excerpt::excerpt;
 use crate::limits::MAX_STATEMENT_PAGE;
 use crate::name::GroupName;
 use crate::quantity::cut;
-use crate::statements::{Order, StatementCalls, StatementList, StatementReport, StatementRow};
+use crate::statements::{Order, Range, StatementCalls, StatementList, StatementReport, StatementRow, Sums};
+use tidegate_proto::v1;
 
 /// Statements in an answer when the request names no limit.
 const STATEMENT_PAGE: u32 = 100;
@@ -29,31 +30,31 @@ impl StatementCalls<'_> {
         }
         (report.rows.len()..before).for_each(|_| self.service.metrics.refuse("unknown_group"));
         let evicted = statements.evicted();
-        statements.report(report);
+        statements.report(report, self.service.clock().unix_ms());
         self.service.metrics.statements_evicted.inc_by(statements.evicted().saturating_sub(evicted));
     }
 
     /// The statements of one group or of all, in the order asked for. A long list cuts the templates.
-    pub fn list_statements(&self, group: &str, order: &str, limit: u32) -> Result<StatementList, AdminError> {
-        self.find_statements(group, "", order, limit)
+    pub fn list_statements(&self, wish: &v1::ListStatementsRequest) -> Result<StatementList, AdminError> {
+        self.find_statements(wish, "")
     }
 
     /// The same of those whose template has this text, whatever its case.
     pub(crate) fn find_statements(
         &self,
-        group: &str,
+        wish: &v1::ListStatementsRequest,
         text: &str,
-        order: &str,
-        limit: u32,
     ) -> Result<StatementList, AdminError> {
         let text = text.to_lowercase();
-        let group = self.known_group(group)?;
-        let order = Order::parse(order)?;
-        let limit = page_limit(limit, STATEMENT_PAGE, MAX_STATEMENT_PAGE)?;
+        let group = self.known_group(&wish.group)?;
+        let order = Order::parse(&wish.order)?;
+        let last = Range::parse(&wish.last)?.map(|range| (range, self.service.clock().unix_ms()));
+        let limit = page_limit(wish.limit, STATEMENT_PAGE, MAX_STATEMENT_PAGE)?;
         let seen = self.service.lock().definitions.seen(self.sight);
-        let mut list = self.service.statistics().list_of(group.as_ref(), order, limit, |group, template| {
+        let is_wanted = |group: &GroupName, template: &str| {
             seen.has(group) && (text.is_empty() || template.to_lowercase().contains(&text))
-        });
+        };
+        let mut list = self.service.statistics().list(group.as_ref(), last, (order, limit), is_wanted);
         if self.sight.tenant().is_some() {
             // It counts the rows of all.
             list.evicted = 0;
@@ -68,14 +69,27 @@ impl StatementCalls<'_> {
         Ok(list)
     }
 
-    /// One statement, with all of its template.
-    pub(crate) fn statement(&self, group: &str, fingerprint: &str) -> Result<StatementRow, AdminError> {
+    /// One statement, with all of its template and its sums within a range or since counting began; and its sums in the
+    /// last hour, or the day that was asked for, by the start of their minutes or hours.
+    pub(crate) fn statement(
+        &self,
+        group: &str,
+        fingerprint: &str,
+        last: Option<Range>,
+    ) -> Result<(StatementRow, Vec<(u64, Sums)>), AdminError> {
         let missing = || AdminError::NotFound {
             what: format!("a statement {} of group {}", cut(fingerprint), cut(group)),
         };
         let group = self.known_group(group)?.ok_or_else(missing)?;
-        let fingerprint = u64::from_str_radix(fingerprint, 16).map_err(|_| missing())?;
-        self.service.statistics().get(&group, Fingerprint(fingerprint)).ok_or_else(missing)
+        let fingerprint = Fingerprint(u64::from_str_radix(fingerprint, 16).map_err(|_| missing())?);
+        let unix_ms = self.service.clock().unix_ms();
+        let statistics = self.service.statistics();
+        let mut row = statistics.get(&group, fingerprint).ok_or_else(missing)?;
+        let history = |range| statistics.history(&group, fingerprint, (range, unix_ms));
+        if let Some(range) = last {
+            row.sums = history(range).iter().fold(Sums::default(), |sum, (_, more)| sum.plus(more));
+        }
+        Ok((row, history(if last == Some(Range::Day) { Range::Day } else { Range::Hour })))
     }
 
     /// Restarts the counts, for one group or for all; returns the number of rows dropped.

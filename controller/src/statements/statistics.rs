@@ -12,6 +12,7 @@ use tidegate_core::units::Ru;
 use tidegate_core::usage::{RuParts, Usage};
 use tidegate_cost_model::{Fingerprint, StatementKind};
 
+use super::recent::{Range, Recent};
 use crate::error::AdminError;
 use crate::limits::{MAX_GATEWAYS, MAX_STATEMENTS};
 use crate::name::GroupName;
@@ -174,6 +175,8 @@ type Key = (GroupName, Fingerprint);
 
 #[derive(Debug)]
 struct Entry {
+    /// Never given twice.
+    number: u64,
     kind: StatementKind,
     template: Arc<str>,
     sums: Sums,
@@ -184,6 +187,8 @@ struct Entry {
 #[derive(Debug)]
 pub struct Statistics {
     rows: BTreeMap<Key, Entry>,
+    /// The same by spans of time; those of rows that are gone go with their spans.
+    recent: Recent,
     /// Rows by the tick of their last report.
     used: BTreeMap<u64, Key>,
     /// The newest report of each gateway, and the tick of its arrival.
@@ -208,13 +213,13 @@ pub struct StatementList {
     pub since_unix_ms: u64,
 }
 
-fn row((group, fingerprint): &Key, entry: &Entry) -> StatementRow {
+fn row((group, fingerprint): &Key, entry: &Entry, sums: Sums) -> StatementRow {
     StatementRow {
         group: group.clone(),
         fingerprint: *fingerprint,
         kind: entry.kind,
         template: Arc::clone(&entry.template),
-        sums: entry.sums,
+        sums,
     }
 }
 
@@ -223,6 +228,7 @@ impl Statistics {
     pub fn new(unix_ms: u64) -> Self {
         Self {
             rows: BTreeMap::new(),
+            recent: Recent::default(),
             used: BTreeMap::new(),
             gateways: BTreeMap::new(),
             heard: BTreeMap::new(),
@@ -247,8 +253,9 @@ impl Statistics {
         self.evicted
     }
 
-    /// Adds a report up, unless it, or a later one of the gateway, was applied before; returns whether it did.
-    pub fn report(&mut self, report: StatementReport) -> bool {
+    /// Adds a report up that comes at `unix_ms`, unless it, or a later one of the gateway, was applied before; returns
+    /// whether it did.
+    pub fn report(&mut self, report: StatementReport, unix_ms: u64) -> bool {
         let known = self.gateways.get(&report.gateway).copied();
         if known.is_some_and(|(incarnation, seq, _)| (report.incarnation, report.seq) <= (incarnation, seq)) {
             return false;
@@ -267,18 +274,19 @@ impl Statistics {
         self.gateways.insert(report.gateway, (report.incarnation, report.seq, tick));
         self.evicted = self.evicted.saturating_add(report.evicted);
         for row in report.rows {
-            self.add(row);
+            self.add(row, unix_ms);
         }
         true
     }
 
-    fn add(&mut self, row: StatementRow) {
+    fn add(&mut self, row: StatementRow, unix_ms: u64) {
         let used = self.next_tick();
         let key = (row.group, row.fingerprint);
-        if let Some(entry) = self.rows.get_mut(&key) {
+        let number = if let Some(entry) = self.rows.get_mut(&key) {
             entry.sums = entry.sums.plus(&row.sums);
             self.used.remove(&entry.used);
             entry.used = used;
+            entry.number
         } else {
             if self.rows.len() >= MAX_STATEMENTS
                 && let Some((_, least)) = self.used.pop_first()
@@ -286,9 +294,11 @@ impl Statistics {
                 self.rows.remove(&least);
                 self.evicted = self.evicted.saturating_add(1);
             }
-            let entry = Entry { kind: row.kind, template: row.template, sums: row.sums, used };
+            let entry = Entry { number: used, kind: row.kind, template: row.template, sums: row.sums, used };
             self.rows.insert(key.clone(), entry);
-        }
+            used
+        };
+        self.recent.add(unix_ms, number, &row.sums);
         self.used.insert(used, key);
     }
 
@@ -297,32 +307,49 @@ impl Statistics {
         self.tick
     }
 
-    /// The first `most` rows of one group, or of all, in this order.
-    pub fn list(&self, group: Option<&GroupName>, order: Order, most: usize) -> StatementList {
-        self.list_of(group, order, most, |_, _| true)
-    }
-
-    /// The same of those with a group and a template that are wanted.
-    pub fn list_of(
+    /// The first `most` rows of one group, or of all, in this order, with a group and a template that are wanted: all
+    /// that was counted, or what was reported within a range that ends at a moment.
+    pub fn list(
         &self,
         group: Option<&GroupName>,
-        order: Order,
-        most: usize,
+        last: Option<(Range, u64)>,
+        (order, most): (Order, usize),
         is_wanted: impl Fn(&GroupName, &str) -> bool,
     ) -> StatementList {
+        let within = last.map(|(range, unix_ms)| self.recent.within(range, unix_ms));
         let rows = self.of(group).filter(|((group, _), entry)| is_wanted(group, &entry.template));
-        let mut found: Vec<_> = rows.map(|(key, entry)| (order.of(&entry.sums), key, entry)).collect();
+        let mut found: Vec<_> = rows
+            .filter_map(|(key, entry)| {
+                let sums = match &within {
+                    Some(within) => *within.sums.get(&entry.number)?,
+                    None => entry.sums,
+                };
+                Some((order.of(&sums), key, entry, sums))
+            })
+            .collect();
         // The keys are in order, so that equal rows stay in it.
         found.sort_by_key(|(amount, ..)| std::cmp::Reverse(*amount));
         let total = found.len();
-        let rows = found.into_iter().take(most).map(|(_, key, entry)| row(key, entry)).collect();
-        StatementList { rows, total, evicted: self.evicted, since_unix_ms: self.since_unix_ms }
+        let rows = found.into_iter().take(most).map(|(_, key, entry, sums)| row(key, entry, sums)).collect();
+        let since_unix_ms = within.map_or(0, |within| within.since_unix_ms).max(self.since_unix_ms);
+        StatementList { rows, total, evicted: self.evicted, since_unix_ms }
     }
 
     /// One row.
     pub fn get(&self, group: &GroupName, fingerprint: Fingerprint) -> Option<StatementRow> {
         let key = (group.clone(), fingerprint);
-        self.rows.get(&key).map(|entry| row(&key, entry))
+        self.rows.get(&key).map(|entry| row(&key, entry, entry.sums))
+    }
+
+    /// The sums of one row within a range that ends at `unix_ms`, by the start of their minutes, or hours for a day.
+    pub fn history(
+        &self,
+        group: &GroupName,
+        fingerprint: Fingerprint,
+        (range, unix_ms): (Range, u64),
+    ) -> Vec<(u64, Sums)> {
+        let entry = self.rows.get(&(group.clone(), fingerprint));
+        entry.map_or_else(Vec::new, |entry| self.recent.history(entry.number, range, unix_ms))
     }
 
     fn of(&self, group: Option<&GroupName>) -> impl Iterator<Item = (&Key, &Entry)> {
@@ -344,6 +371,7 @@ impl Statistics {
         }
         if group.is_none() {
             (self.evicted, self.since_unix_ms) = (0, unix_ms);
+            self.recent = Recent::default();
         }
         keys.len()
     }
@@ -375,8 +403,13 @@ mod tests {
         StatementReport { gateway: "gw".into(), incarnation, seq, rows, evicted: 2 }
     }
 
+    /// All that was counted.
+    fn list(statements: &Statistics, order: Order, most: usize) -> StatementList {
+        statements.list(None, None, (order, most), |_, _| true)
+    }
+
     fn listed(statements: &Statistics, order: Order) -> Vec<u64> {
-        statements.list(None, order, 10).rows.iter().map(|row| row.fingerprint.0).collect()
+        list(statements, order, 10).rows.iter().map(|row| row.fingerprint.0).collect()
     }
 
     #[test]
@@ -392,9 +425,9 @@ mod tests {
             (6, 1, true),
             (5, 9, false),
         ] {
-            assert_eq!(statements.report(report(incarnation, seq, one())), applied, "{incarnation} {seq}");
+            assert_eq!(statements.report(report(incarnation, seq, one()), 0), applied, "{incarnation} {seq}");
         }
-        let list = statements.list(None, Order::Ru, 10);
+        let list = list(&statements, Order::Ru, 10);
         assert_eq!((list.rows[0].sums.calls, list.total, list.evicted, list.since_unix_ms), (9, 1, 6, 7));
     }
 
@@ -437,12 +470,12 @@ mod tests {
             row("b", 3, flat(10, 60, 9)),
             row("b", 4, flat(10, 60, 9)),
         ];
-        statements.report(report(1, 1, rows));
+        statements.report(report(1, 1, rows), 0);
         assert_eq!(listed(&statements, Order::Ru), [1, 2, 3, 4]);
         assert_eq!(listed(&statements, Order::AverageRu), [2, 1, 3, 4]);
         assert_eq!(listed(&statements, Order::MaxRu), [3, 4, 2, 1]);
         assert_eq!(listed(&statements, Order::Calls), [3, 4, 1, 2]);
-        let of_b = statements.list(Some(&group("b")), Order::Ru, 1);
+        let of_b = statements.list(Some(&group("b")), None, (Order::Ru, 1), |_, _| true);
         assert_eq!((of_b.rows.len(), of_b.total, of_b.rows[0].fingerprint), (1, 2, Fingerprint(3)));
         assert_eq!(Order::parse("size").unwrap_err().field(), Some("order"));
         for name in Order::NAMES {
@@ -453,20 +486,17 @@ mod tests {
     #[test]
     fn rows_go_by_reset_and_by_group() {
         let mut statements = Statistics::new(0);
-        statements.report(report(
-            1,
-            1,
-            vec![row("a", 1, calls(1)), row("b", 2, calls(1)), row("ab", 3, calls(1))],
-        ));
+        let rows = vec![row("a", 1, calls(1)), row("b", 2, calls(1)), row("ab", 3, calls(1))];
+        statements.report(report(1, 1, rows), 0);
         assert_eq!(statements.reset(Some(&group("a")), 9), 1);
         assert_eq!(listed(&statements, Order::Ru), [3, 2]);
-        assert_eq!(statements.list(None, Order::Ru, 1).since_unix_ms, 0);
+        assert_eq!(list(&statements, Order::Ru, 1).since_unix_ms, 0);
         assert_eq!(statements.reset(None, 9), 2);
-        let list = statements.list(None, Order::Ru, 1);
+        let list = list(&statements, Order::Ru, 1);
         assert_eq!((list.total, list.evicted, list.since_unix_ms), (0, 0, 9));
         assert!(statements.used.is_empty());
         assert!(
-            !statements.report(report(1, 1, vec![row("a", 1, calls(1))])),
+            !statements.report(report(1, 1, vec![row("a", 1, calls(1))]), 0),
             "a reset applies no report again"
         );
     }
@@ -476,18 +506,43 @@ mod tests {
         let mut statements = Statistics::new(0);
         let most = u64::try_from(MAX_STATEMENTS).unwrap();
         let rows = (0..most).map(|number| row("a", number, calls(1))).collect();
-        statements.report(StatementReport { evicted: 0, ..report(1, 1, rows) });
+        statements.report(StatementReport { evicted: 0, ..report(1, 1, rows) }, 0);
         let again = vec![row("a", 0, calls(1)), row("a", most, calls(1)), row("b", most, calls(1))];
-        statements.report(StatementReport { evicted: 0, ..report(1, 2, again) });
-        let list = statements.list(None, Order::Ru, MAX_STATEMENTS);
+        statements.report(StatementReport { evicted: 0, ..report(1, 2, again) }, 0);
+        let list = list(&statements, Order::Ru, MAX_STATEMENTS);
         assert_eq!((list.total, list.evicted, statements.used.len()), (MAX_STATEMENTS, 2, MAX_STATEMENTS));
         let gone: Vec<u64> =
             (0..4).filter(|number| list.rows.iter().all(|row| row.fingerprint.0 != *number)).collect();
         assert_eq!(gone, [1, 2]);
         for number in 0..MAX_GATEWAYS {
-            statements.report(StatementReport { gateway: format!("g{number}"), ..report(1, 1, Vec::new()) });
+            let gateway = format!("g{number}");
+            statements.report(StatementReport { gateway, ..report(1, 1, Vec::new()) }, 0);
         }
         assert_eq!((statements.gateways.len(), statements.heard.len()), (MAX_GATEWAYS, MAX_GATEWAYS));
-        assert!(statements.report(report(1, 2, Vec::new())), "the longest silent gateway is forgotten");
+        assert!(statements.report(report(1, 2, Vec::new()), 0), "the longest silent gateway is forgotten");
+    }
+
+    #[test]
+    fn a_range_counts_what_came_in_it_of_rows_that_are_there() {
+        let mut statements = Statistics::new(0);
+        const HOUR: u64 = 3_600_000;
+        statements.report(report(1, 1, vec![row("a", 1, calls(5)), row("a", 2, calls(1))]), 30 * HOUR);
+        statements.report(report(1, 2, vec![row("a", 1, calls(2)), row("b", 3, calls(4))]), 40 * HOUR);
+        let within = |statements: &Statistics, range, now: u64| {
+            let list = statements.list(None, Some((range, now)), (Order::Calls, 10), |_, _| true);
+            let rows: Vec<_> = list.rows.iter().map(|row| (row.fingerprint.0, row.sums.calls)).collect();
+            (rows, list.total, list.since_unix_ms)
+        };
+        assert_eq!(within(&statements, Range::Hour, 40 * HOUR), (vec![(3, 4), (1, 2)], 2, 39 * HOUR));
+        assert_eq!(within(&statements, Range::Day, 40 * HOUR), (vec![(1, 7), (3, 4), (2, 1)], 3, 16 * HOUR));
+        assert_eq!(within(&statements, Range::Minutes, 41 * HOUR).0, []);
+        let history = statements.history(&group("a"), Fingerprint(1), (Range::Day, 40 * HOUR));
+        assert_eq!(history, [(30 * HOUR, calls(5)), (40 * HOUR, calls(2))]);
+        // Of rows that were dropped nothing is left, and it is not that of the next ones of the name.
+        statements.reset(Some(&group("a")), 40 * HOUR);
+        statements.report(report(1, 3, vec![row("a", 1, calls(1))]), 40 * HOUR);
+        assert_eq!(within(&statements, Range::Day, 40 * HOUR).0, [(3, 4), (1, 1)]);
+        statements.reset(None, 40 * HOUR + 7);
+        assert_eq!(within(&statements, Range::Day, 41 * HOUR), (vec![], 0, 40 * HOUR + 7));
     }
 }

@@ -168,7 +168,12 @@ impl Web {
         group: &str,
     ) -> Result<Vec<v1::StatementRow>, AdminError> {
         let statements = self.service.statements().seen_by(visitor.identity());
-        Ok(statements.list_statements(group, "ru", DEAREST)?.rows.iter().map(statement_row).collect())
+        let wish = v1::ListStatementsRequest {
+            group: group.to_owned(),
+            limit: DEAREST,
+            ..v1::ListStatementsRequest::default()
+        };
+        Ok(statements.list_statements(&wish)?.rows.iter().map(statement_row).collect())
     }
 
     /// Who is bound to a group.

@@ -7,18 +7,21 @@ use axum::extract::{Path, Query, RawQuery, State};
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
+use tidegate_console::history::Bucket;
 use tidegate_console::prices::Prices;
 use tidegate_console::statement::Statement;
-use tidegate_console::statements::{self, ORDERS, Statements};
+use tidegate_console::statements::{self, ORDERS, RANGES, Statements};
 use tidegate_console::{assets, audit as log, login as form};
-use tidegate_core::usage::Usage;
+use tidegate_core::usage::{RuParts, Usage};
 use tidegate_cost_model::Field;
+use tidegate_proto::v1;
 
 use super::view::{Part, Shown, View};
 use super::visitor::Visitor;
 use super::{Web, reply};
 use crate::error::AdminError;
 use crate::grpc::statement_row;
+use crate::statements::{Range, Sums};
 
 /// Statements of a list, and entries of the log in a CSV.
 const STATEMENTS: u32 = 200;
@@ -67,7 +70,13 @@ pub(super) struct Choice {
     group: String,
     q: String,
     sort: String,
+    last: String,
     r#as: String,
+}
+
+/// The word of a time that is none of those there are is that of all.
+fn known_range(word: &str) -> &'static str {
+    RANGES.iter().find(|(of, _)| *of == word).map_or("", |(of, _)| of)
 }
 
 /// The list of statements.
@@ -79,8 +88,15 @@ pub(super) async fn statements(
     blocking(web, visitor, move |web, visitor| {
         let group = choice.group.trim();
         let order = ORDERS.iter().find(|(order, _)| *order == choice.sort).map_or("ru", |(order, _)| order);
+        let last = known_range(&choice.last);
         let calls = web.service.statements().seen_by(visitor.identity());
-        let list = calls.find_statements(group, &choice.q, order, STATEMENTS)?;
+        let wish = v1::ListStatementsRequest {
+            group: group.to_owned(),
+            order: order.to_owned(),
+            limit: STATEMENTS,
+            last: last.to_owned(),
+        };
+        let list = calls.find_statements(&wish, &choice.q)?;
         let rows: Vec<_> = list.rows.iter().map(statement_row).collect();
         if choice.r#as == "csv" {
             return Ok(reply::csv("statements", statements::csv(&rows)));
@@ -95,6 +111,7 @@ pub(super) async fn statements(
             group,
             filter: &choice.q,
             order,
+            last,
             watches: &watches,
             runaways: &runaways,
         };
@@ -103,15 +120,26 @@ pub(super) async fn statements(
     .await
 }
 
+/// Parameters of a statement's page.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct When {
+    last: String,
+}
+
 /// A statement.
 pub(super) async fn statement(
     State(web): State<Arc<Web>>,
     visitor: Visitor,
     Path((group, fingerprint)): Path<(String, String)>,
+    Query(when): Query<When>,
 ) -> Response {
     blocking(web, visitor, move |web, visitor| {
+        let last = known_range(&when.last);
         let calls = web.service.statements().seen_by(visitor.identity());
-        let row = statement_row(&calls.statement(&group, &fingerprint)?);
+        let (row, history) = calls.statement(&group, &fingerprint, Range::parse(last)?)?;
+        let row = statement_row(&row);
+        let history: Vec<_> = history.iter().map(bucket).collect();
         let (mut watches, mut runaways) = (Vec::new(), Vec::new());
         if visitor.viewer.may_see_all {
             watches = calls.watches(&row.group)?;
@@ -121,10 +149,17 @@ pub(super) async fn statement(
                 record.conviction.as_ref().is_some_and(|of| of.fingerprint == row.fingerprint)
             });
         }
-        let page = Statement { row: &row, watches: &watches, runaways: &runaways };
+        let unix_s = web.service.clock().unix_ms() / 1_000;
+        let page =
+            Statement { row: &row, last, history: &history, unix_s, watches: &watches, runaways: &runaways };
         Ok(reply::page(page.page(&visitor.viewer)))
     })
     .await
+}
+
+fn bucket((start_ms, sums): &(u64, Sums)) -> Bucket {
+    let RuParts { cpu, read, write, network, flat } = sums.charged;
+    Bucket { start_s: start_ms / 1_000, parts: [cpu, read, write, network, flat].map(|ru| ru.0.into()) }
 }
 
 /// The cost tables, and what usage costs by them.

@@ -327,7 +327,9 @@ async fn what_is_shown_of_statements_is_text_and_may_be_watched() {
     for path in [
         "/console",
         "/console/statements?q=SCRIPT",
+        "/console/statements?last=5m",
         "/console/statements/shop/00000000000000aa",
+        "/console/statements/shop/00000000000000aa?last=24h",
         "/console/groups/shop",
     ] {
         let page = browser.get(path).await;
@@ -340,6 +342,9 @@ async fn what_is_shown_of_statements_is_text_and_may_be_watched() {
         page.header("content-type").unwrap().starts_with("text/csv") && page.text.contains(template),
         "{page:?}"
     );
+    // Of a time that there is not all is shown.
+    let page = browser.get("/console/statements/shop/00000000000000aa?last=%3Cb%3E").await;
+    assert!(page.text.contains("aria-current=\"true\">All"), "{page:?}");
     for missing in [
         "/console/statements/shop/00000000000000ab",
         "/console/statements/shop/xyz",

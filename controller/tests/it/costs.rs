@@ -345,7 +345,12 @@ impl Story {
 
     fn check_list(&mut self, order: &str, group: &str, what: &str) {
         let limit = [0, 1, 7, MAX_STATEMENT_PAGE][self.random.random_range(0..4)];
-        let read = self.service.statements().list_statements(group, order, limit);
+        let read = self.service.statements().list_statements(&v1::ListStatementsRequest {
+            group: group.to_owned(),
+            order: order.to_owned(),
+            limit,
+            ..v1::ListStatementsRequest::default()
+        });
         if !group.is_empty() && !self.groups.contains(&group) {
             assert!(read.is_err(), "{group} after {what}");
             return;

@@ -25,7 +25,12 @@ fn report(gateway: &str, seq: u64, rows: Vec<v1::StatementRow>) -> v1::ReportSta
 }
 
 async fn list(lab: &Lab, group: &str, order: &str, limit: u32) -> v1::ListStatementsReply {
-    let request = v1::ListStatementsRequest { group: group.into(), order: order.into(), limit };
+    list_last(lab, group, order, limit, "").await
+}
+
+async fn list_last(lab: &Lab, group: &str, order: &str, limit: u32, last: &str) -> v1::ListStatementsReply {
+    let request =
+        v1::ListStatementsRequest { group: group.into(), order: order.into(), limit, last: last.into() };
     lab.statements().await.list_statements(request).await.unwrap().into_inner()
 }
 
@@ -45,6 +50,11 @@ async fn reports_of_gateways_add_up_once() {
     assert_eq!(figures, [("web", 6, 9_000_000), ("default", 300, 3_000_000)]);
     assert_eq!(list(&lab, "", "calls", 1).await.rows[0].group, "default");
     assert_eq!(list(&lab, "web", "", 0).await.total, 1);
+    // All of it came just now.
+    for last in ["5m", "1h", "24h"] {
+        let recent = list_last(&lab, "", "", 0, last).await;
+        assert_eq!((&recent.rows, recent.since_unix_ms), (&all.rows, all.since_unix_ms), "{last}");
+    }
 
     let reset = v1::ResetStatementsRequest { group: "default".into() };
     assert_eq!(statements.reset_statements(reset).await.unwrap().into_inner().removed, 1);
@@ -68,13 +78,15 @@ async fn bad_requests_are_refused_by_name() {
     let error = statements.report_statements(report("gw", 1, vec![negative])).await.unwrap_err();
     assert_eq!(error.code(), Code::InvalidArgument);
     assert!(error.message().contains("rows[0].cpu_micro_ru: -1"), "{error}");
-    for (group, order, limit, code) in [
-        ("nobody", "", 0, Code::NotFound),
-        ("a b", "", 0, Code::InvalidArgument),
-        ("", "size", 0, Code::InvalidArgument),
-        ("", "", 1_001, Code::InvalidArgument),
+    for (group, order, limit, last, code) in [
+        ("nobody", "", 0, "", Code::NotFound),
+        ("a b", "", 0, "", Code::InvalidArgument),
+        ("", "size", 0, "", Code::InvalidArgument),
+        ("", "", 1_001, "", Code::InvalidArgument),
+        ("", "", 0, "90d", Code::InvalidArgument),
     ] {
-        let request = v1::ListStatementsRequest { group: group.into(), order: order.into(), limit };
+        let request =
+            v1::ListStatementsRequest { group: group.into(), order: order.into(), limit, last: last.into() };
         assert_eq!(statements.list_statements(request).await.unwrap_err().code(), code, "{group} {order}");
     }
     let nobody = v1::ResetStatementsRequest { group: "nobody".into() };

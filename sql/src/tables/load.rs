@@ -90,7 +90,7 @@ async fn statements(controller: &Controller, notes: &mut Vec<String>) -> Result<
     let mut known = BTreeSet::new();
     for order in ORDERS {
         let request =
-            v1::ListStatementsRequest { group: String::new(), order: order.to_owned(), limit: PAGE };
+            v1::ListStatementsRequest { order: order.to_owned(), limit: PAGE, ..Default::default() };
         let page = controller.statements().list_statements(request).await?.into_inner();
         for row in &page.rows {
             if known.insert((row.group.clone(), row.fingerprint.clone())) {
