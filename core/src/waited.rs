@@ -116,7 +116,7 @@ pub fn at_most(length: usize) -> Span {
     let parts = 1 << PARTS_BITS;
     let (doublings, part) = (above >> PARTS_BITS, above & (parts - 1));
     let doublings = u32::try_from(doublings).unwrap_or(u32::MAX);
-    let step = 1_u64.checked_shl(FIRST_BITS - PARTS_BITS + doublings).unwrap_or(u64::MAX);
+    let step = 1_u64.checked_shl(doublings.saturating_add(FIRST_BITS - PARTS_BITS)).unwrap_or(u64::MAX);
     Span(step.saturating_mul((parts + part + 1) as u64))
 }
 
@@ -142,6 +142,7 @@ mod tests {
         let edges: Vec<u64> = (0..LENGTHS).map(|length| at_most(length).0).collect();
         assert_eq!(edges[..10], [64, 80, 96, 112, 128, 160, 192, 224, 256, 320]);
         assert_eq!(edges[LENGTHS - 1], 1 << 32, "4295 s");
+        assert_eq!((at_most(300), at_most(usize::MAX)), (Span(u64::MAX), Span(u64::MAX)), "no such lengths");
         for (at, edge) in edges.iter().enumerate() {
             assert_eq!(length(Span(*edge)), at, "{edge}");
             assert_eq!(length(Span(edge + 1)), (at + 1).min(LENGTHS - 1), "{edge}");
