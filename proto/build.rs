@@ -25,7 +25,7 @@ const WRITTEN: [&str; 12] = [
 ];
 
 /// Messages that are only answered and stored, and may gain fields.
-const SHOWN: [&str; 37] = [
+const SHOWN: [&str; 39] = [
     "AddWatchReply",
     "ApplyReply",
     "AuditEntry",
@@ -40,6 +40,7 @@ const SHOWN: [&str; 37] = [
     "ForgetClientReply",
     "GroupReply",
     "GroupState",
+    "GroupWaits",
     "LeaseInfo",
     "ListBindingsReply",
     "ListClientsReply",
@@ -60,17 +61,19 @@ const SHOWN: [&str; 37] = [
     "StepFault",
     "Token",
     "UnbindReply",
+    "WaitBucket",
     "WhatIfFigures",
     "WhatIfOutcome",
     "WhatIfReply",
 ];
 
 /// Fields whose JSON differs from their type: left out when empty, or merged into the fields around them.
-const FIELDS: [(&str, &str); 7] = [
+const FIELDS: [(&str, &str); 8] = [
     ("ApplyRequest.steps", "#[schema(value_type = Vec<step::Kind>)]"),
     ("ClientInfo.node", "#[serde(flatten)]"),
     ("CostTablesReply.tables", "#[serde(flatten)]"),
     ("GroupState.quota", "#[serde(skip_serializing_if = \"Option::is_none\")]"),
+    ("GroupState.waits", "#[serde(skip_serializing_if = \"Option::is_none\")]"),
     ("Group.parent", "#[serde(skip_serializing_if = \"String::is_empty\")]"),
     ("Group.query_limit", "#[serde(skip_serializing_if = \"Option::is_none\")]"),
     ("QueryLimit.ru", "#[serde(skip_serializing_if = \"String::is_empty\")]"),

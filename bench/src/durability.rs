@@ -103,6 +103,7 @@ impl Ledger {
                 group: messages::group_name(number),
                 incarnation: 0,
                 total: Ok(total.into()),
+                waited: Vec::new(),
             });
             let request = RenewIn { seq: self.seq, reports: reports.collect(), ..RenewIn::default() };
             let renewed = self.service.leasing().renew(*client, *session, request);

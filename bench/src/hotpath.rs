@@ -212,7 +212,7 @@ fn renewal(seq: u64) -> RenewIn {
             ..Usage::default()
         };
         let total = Consumption { charged, usage, operations: total.operations, ..Consumption::default() };
-        ReportIn { group: report.group, incarnation: 0, total: Ok(total.into()) }
+        ReportIn { group: report.group, incarnation: 0, total: Ok(total.into()), waited: Vec::new() }
     });
     RenewIn { seq, entries: entries.collect(), reports: reports.collect(), ..RenewIn::default() }
 }

@@ -54,6 +54,7 @@ fn report(number: usize, seq: u64) -> v1::Report {
             }),
             ..v1::Consumption::default()
         }),
+        ..v1::Report::default()
     }
 }
 

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 use tidegate_controller::quantity::{Count, parse_rate};
-use tidegate_core::units::Rate;
+use tidegate_core::units::{Rate, Span};
+use tidegate_core::waited::Waited;
 use tidegate_proto::v1;
 
 use crate::admin::Admin;
@@ -29,8 +30,91 @@ pub(crate) struct GroupSample {
     /// Operations waiting now.
     pub(crate) waiting: u64,
     pub(crate) total: ConsumptionView,
+    /// Waits that ended within the last minute; absent when none did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) waits: Option<WaitsView>,
+    /// The same by length, to be added up.
+    #[serde(skip)]
+    pub(crate) waited: Option<Box<Waited>>,
+    /// Its leases, by node.
+    #[serde(skip)]
+    pub(crate) nodes: Vec<NodeShare>,
     /// Itself and all below it.
     pub(crate) with_children: Sums,
+}
+
+/// What a node holds of a group, and what its operations ask for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NodeShare {
+    pub(crate) client: String,
+    /// "unlimited" where nothing limits it.
+    pub(crate) rate: String,
+    pub(crate) demand: String,
+    pub(crate) waiting: u64,
+}
+
+/// Waits for admission, however they ended. Percentiles are at most a quarter above the true ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct WaitsView {
+    pub(crate) ended: u64,
+    /// Refused or timed out while waiting, or given up.
+    pub(crate) in_vain: u64,
+    pub(crate) p50_us: u64,
+    pub(crate) p99_us: u64,
+    pub(crate) max_us: u64,
+}
+
+impl From<&Waited> for WaitsView {
+    fn from(waited: &Waited) -> Self {
+        let us = |wait: Option<Span>| wait.unwrap_or_default().0;
+        Self {
+            ended: waited.ended(),
+            in_vain: waited.in_vain().into(),
+            p50_us: us(waited.within(50)),
+            p99_us: us(waited.within(99)),
+            max_us: us(waited.longest()),
+        }
+    }
+}
+
+/// Micro-RU by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Causes {
+    pub(crate) cpu_micro_ru: Count,
+    pub(crate) read_micro_ru: Count,
+    pub(crate) write_micro_ru: Count,
+    pub(crate) network_micro_ru: Count,
+    pub(crate) flat_micro_ru: Count,
+}
+
+impl Causes {
+    /// Each cause, as people call it, in the order in which a console shows them.
+    pub(crate) fn named(self) -> [(&'static str, u128); 5] {
+        [
+            ("CPU", self.cpu_micro_ru.0),
+            ("read", self.read_micro_ru.0),
+            ("write", self.write_micro_ru.0),
+            ("network", self.network_micro_ru.0),
+            ("flat", self.flat_micro_ru.0),
+        ]
+    }
+
+    /// Each cause of both.
+    fn with(self, other: Self, each: impl Fn(u128, u128) -> u128) -> Self {
+        let each = |one: Count, other: Count| Count(each(one.0, other.0));
+        Self {
+            cpu_micro_ru: each(self.cpu_micro_ru, other.cpu_micro_ru),
+            read_micro_ru: each(self.read_micro_ru, other.read_micro_ru),
+            write_micro_ru: each(self.write_micro_ru, other.write_micro_ru),
+            network_micro_ru: each(self.network_micro_ru, other.network_micro_ru),
+            flat_micro_ru: each(self.flat_micro_ru, other.flat_micro_ru),
+        }
+    }
+
+    /// What was added since then.
+    pub(crate) fn since(self, then: Self) -> Self {
+        self.with(then, u128::saturating_sub)
+    }
 }
 
 /// Sums over a group and all below it.
@@ -47,6 +131,10 @@ pub(crate) struct Sums {
     pub(crate) total_micro_ru: Count,
     pub(crate) operations: Count,
     pub(crate) throttled: Count,
+    #[serde(flatten)]
+    pub(crate) causes: Causes,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) waits: Option<WaitsView>,
 }
 
 fn decimal<S: Serializer>(rate: &Rate, to: S) -> Result<S::Ok, S::Error> {
@@ -63,11 +151,15 @@ pub(crate) async fn sample(admin: &Admin) -> Result<Vec<GroupSample>, CliError> 
         if let Some(sample) = samples.get_mut(&state.group) {
             (sample.leased, sample.demand) = (state.committed, state.demand);
             (sample.pool, sample.leases) = (state.pool, state.leases);
+            sample.waited = state.waits.as_ref().map(|waits| Box::new(waited(waits)));
+            sample.waits = sample.waited.as_deref().map(WaitsView::from);
         }
     }
     for lease in leases.leases {
         if let Some(sample) = samples.get_mut(&lease.group) {
             sample.waiting = sample.waiting.saturating_add(lease.waiting);
+            let v1::LeaseInfo { client, rate, demand, waiting, .. } = lease;
+            sample.nodes.push(NodeShare { client, rate, demand, waiting });
         }
     }
     let request = v1::UsageRequest { group: String::new(), per_client: false };
@@ -81,6 +173,17 @@ pub(crate) async fn sample(admin: &Admin) -> Result<Vec<GroupSample>, CliError> 
     let mut samples: Vec<GroupSample> = samples.into_values().collect();
     sum_up(&mut samples);
     Ok(samples)
+}
+
+/// The waits of an answer. Lengths that this build does not know are left out.
+fn waited(waits: &v1::GroupWaits) -> Waited {
+    let mut waited = Waited::default();
+    let number = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+    for bucket in &waits.buckets {
+        waited.put(usize::try_from(bucket.length).unwrap_or(usize::MAX), number(bucket.waits));
+    }
+    waited.put_in_vain(number(waits.in_vain));
+    waited
 }
 
 fn defined(group: v1::Group) -> (String, GroupSample) {
@@ -115,7 +218,17 @@ pub(crate) fn sum_up(samples: &mut [GroupSample]) {
     for sample in samples.iter_mut() {
         sample.with_children = sample.own();
     }
+    let mut waited: Vec<Option<Box<Waited>>> = samples.iter().map(|sample| sample.waited.clone()).collect();
     for (_, at) in deepest {
+        let below = waited.get(at).cloned().flatten();
+        if let Some(sample) = samples.get_mut(at) {
+            sample.with_children.waits = below.as_deref().map(WaitsView::from);
+        }
+        if let (Some(below), Some(Some(above))) = (below, parents.get(at))
+            && let Some(sum) = waited.get_mut(*above)
+        {
+            sum.get_or_insert_default().add(&below);
+        }
         let (Some(below), Some(Some(above))) = (samples.get(at).cloned(), parents.get(at)) else {
             continue;
         };
@@ -142,6 +255,14 @@ impl GroupSample {
             total_micro_ru: self.total.total_micro_ru,
             operations: self.total.operations,
             throttled: self.total.throttled,
+            causes: Causes {
+                cpu_micro_ru: self.total.cpu_micro_ru,
+                read_micro_ru: self.total.read_micro_ru,
+                write_micro_ru: self.total.write_micro_ru,
+                network_micro_ru: self.total.network_micro_ru,
+                flat_micro_ru: self.total.flat_micro_ru,
+            },
+            waits: None,
         }
     }
 
@@ -153,7 +274,7 @@ impl GroupSample {
 }
 
 impl Sums {
-    /// Both together.
+    /// Both together; waits of two groups add up by their lengths alone, and stay as they are.
     pub(crate) fn plus(self, other: &Self) -> Self {
         let sum = |one: Count, other: Count| Count(one.0.saturating_add(other.0));
         Self {
@@ -165,6 +286,8 @@ impl Sums {
             total_micro_ru: sum(self.total_micro_ru, other.total_micro_ru),
             operations: sum(self.operations, other.operations),
             throttled: sum(self.throttled, other.throttled),
+            causes: self.causes.with(other.causes, u128::saturating_add),
+            waits: self.waits,
         }
     }
 }
@@ -205,6 +328,37 @@ mod tests {
         );
         assert_eq!(of("d").total_micro_ru, Count(9));
         assert!(samples[0].is_used() && !GroupSample::default().is_used());
+    }
+
+    #[test]
+    fn waits_of_groups_below_are_those_of_the_parent_too() {
+        let waits = |lengths: &[(usize, u64)], in_vain| v1::GroupWaits {
+            in_vain,
+            buckets: lengths
+                .iter()
+                .map(|(length, waits)| v1::WaitBucket {
+                    length: u32::try_from(*length).unwrap(),
+                    waits: *waits,
+                    ..v1::WaitBucket::default()
+                })
+                .collect(),
+            ..v1::GroupWaits::default()
+        };
+        let mut samples = [
+            group("a", "", "1", 1),
+            group("b", "a", "1", 1),
+            group("c", "b", "1", 1),
+            group("d", "", "1", 1),
+        ];
+        samples[0].waited = Some(Box::new(waited(&waits(&[(10, 2)], 1))));
+        samples[2].waited = Some(Box::new(waited(&waits(&[(20, 97), (30, 1), (900, 5)], 7))));
+        sum_up(&mut samples);
+        let of = |at: usize| samples[at].with_children.waits;
+        assert_eq!(of(1), of(2), "b has those of c");
+        assert_eq!(of(0).map(|waits| (waits.ended, waits.in_vain)), Some((100, 8)));
+        assert_eq!(of(0).map(|waits| (waits.p50_us, waits.p99_us)), Some((2_048, 2_048)));
+        assert_eq!(of(2).map(|waits| (waits.p99_us, waits.max_us)), Some((12_288, 12_288)));
+        assert_eq!(of(3), None);
     }
 
     #[test]

@@ -299,6 +299,6 @@ impl Group {
 
     /// This node's consumption in the group since the node started.
     pub fn consumption(&self) -> Total {
-        self.cell.consumption(false)
+        self.cell.consumption()
     }
 }

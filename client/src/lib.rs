@@ -57,6 +57,7 @@ pub mod transport;
 #[cfg(all(test, shuttle))]
 mod virtual_time;
 mod wait;
+mod waited;
 mod watch;
 
 pub use builder::{ClientBuilder, ConnectError, Limits};

@@ -14,6 +14,7 @@ use crate::groups::GroupCell;
 use crate::journal::{Inherited, Journal};
 use crate::names::GroupName;
 use crate::session::convert;
+use crate::waited::Pieces;
 
 /// Progress of all reports of one client.
 #[derive(Debug, Default)]
@@ -37,6 +38,8 @@ struct Progress {
     newest: Option<(u64, Total)>,
     /// The total that the controller could not count; reported again when it has changed, or on the next stream.
     refused: Option<Total>,
+    /// Waits that are not durable.
+    waited: Pieces,
 }
 
 impl Progress {
@@ -60,8 +63,11 @@ impl Progress {
 
     /// Every message up to `seq` is on disk.
     fn durable(&mut self, seq: u64) {
+        self.waited.durable(seq);
         match (self.oldest, self.newest) {
-            (_, Some((sent, total))) if sent <= seq => *self = Self { durable: total, ..Self::default() },
+            (_, Some((sent, total))) if sent <= seq => {
+                (self.durable, self.oldest, self.newest, self.refused) = (total, None, None, None);
+            }
             (Some((sent, total)), newest) if sent <= seq => (self.durable, self.oldest) = (total, newest),
             _ => {}
         }
@@ -115,7 +121,7 @@ impl Reports {
             }
             // Most groups of a node with many are idle, and what was not charged since they woke needs no account.
             let known = self.of(cell);
-            if cell.consumption(false) == known {
+            if cell.consumption() == known {
                 if cell.try_sleep(&known) {
                     self.current.remove(&cell.id());
                     self.fell_asleep.push(cell.name().clone());
@@ -125,11 +131,15 @@ impl Reports {
             let begun = Progress { durable: known, ..Progress::default() };
             let progress = self.current.entry(cell.id()).or_insert(begun);
             // The journal never falls behind a report: a total must not shrink when the process dies.
-            let total = cell.consumption(true);
+            let (total, unreported) = cell.report();
+            if let Some(unreported) = unreported {
+                progress.waited.add(&unreported);
+            }
             if progress.refused == Some(total) {
                 continue;
             }
-            reports.push(convert::report(cell.name(), 0, &total));
+            let waited = progress.waited.send(seq);
+            reports.push(v1::Report { waited, ..convert::report(cell.name(), 0, &total) });
             progress.sent(seq, total);
         }
         reports
@@ -176,6 +186,7 @@ impl Reports {
     pub(crate) fn session_lost(&mut self) {
         for progress in self.current.values_mut() {
             (progress.oldest, progress.newest, progress.refused) = (None, None, None);
+            progress.waited.session_lost();
         }
         for old in &mut self.inherited {
             (old.sent, old.refused) = (None, false);
@@ -184,13 +195,13 @@ impl Reports {
 
     /// How many totals wait to be reported or confirmed.
     pub(crate) fn count(&self, cells: &[Arc<GroupCell>]) -> usize {
-        let current = cells.iter().filter(|cell| cell.consumption(false) != self.of(cell)).count();
+        let current = cells.iter().filter(|cell| cell.consumption() != self.of(cell)).count();
         self.inherited.len().saturating_add(current)
     }
 
     /// Whether any total waits to be reported or confirmed.
     pub(crate) fn pending(&self, cells: &[Arc<GroupCell>]) -> bool {
-        !self.inherited.is_empty() || cells.iter().any(|cell| cell.consumption(false) != self.of(cell))
+        !self.inherited.is_empty() || cells.iter().any(|cell| cell.consumption() != self.of(cell))
     }
 
     /// What is not confirmed.
@@ -201,7 +212,7 @@ impl Reports {
             ru: old.entry.total.ru(),
         });
         let current = cells.iter().filter_map(|cell| {
-            let (total, durable) = (cell.consumption(false), self.of(cell));
+            let (total, durable) = (cell.consumption(), self.of(cell));
             let ru = total.ru() - durable.ru();
             (total != durable).then(|| Unconfirmed { group: cell.name().clone(), incarnation: 0, ru })
         });
@@ -312,13 +323,13 @@ mod tests {
         for lag in 1..6_u64 {
             let mut reports = Reports::default();
             let mut carried = Vec::new();
-            let before = cells[0].consumption(false).ru();
+            let before = cells[0].consumption().ru();
             reports.collect(1, &cells, 10);
             reports.durable(1, None);
             for seq in 2..40_u64 {
                 charge(&cells[0], 1);
                 reports.collect(seq, &cells, 10);
-                carried.push((seq, cells[0].consumption(false).ru() - before));
+                carried.push((seq, cells[0].consumption().ru() - before));
                 let confirmed = seq.saturating_sub(lag + seq % 3);
                 reports.durable(confirmed, None);
                 let told =

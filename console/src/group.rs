@@ -124,6 +124,10 @@ impl Group<'_> {
                 div { dt { "Leased" } dd { (short(now.leased.0.into())) " RU/s" } }
                 div { dt { "Burst left" } dd { (short(now.pool.0.max(0).into())) " RU" } }
                 div.warn[now.waiting > 0] { dt { "Waiting" } dd { (grouped(now.waiting.into())) } }
+                @if let Some(waits) = &now.waits {
+                    div { dt { "Waits, last minute" } dd { (grouped(waits.ended.into())) small { ", " (grouped(waits.in_vain.into())) " in vain" } } }
+                    div { dt { "p50, p99 and longest wait" } dd { (span(waits.p50_us)) ", " (span(waits.p99_us)) small { ", " (span(waits.max_us)) } } }
+                }
                 div.warn[now.backlog.0 > 0] { dt { "Backlog" } dd { (short(now.backlog.0.into())) " RU" } }
                 div.warn[now.debt.0 > 0] { dt { "Debt" } dd { (short(now.debt.0.into())) " RU" } }
                 div { dt { "Operations" } dd { (grouped(now.operations)) } }

@@ -9,7 +9,7 @@ use crate::form::Form;
 use crate::frame::{self, Place};
 use crate::link::Link;
 use crate::present::{GroupNow, Present};
-use crate::quantity::{grouped, short};
+use crate::quantity::{grouped, short, span};
 use crate::viewer::Viewer;
 use crate::why::Why;
 
@@ -31,6 +31,8 @@ pub enum Sort {
     Limit,
     /// Operations waiting.
     Waiting,
+    /// How long they waited.
+    Wait,
     /// Operations refused.
     Refused,
     /// RU since it was created.
@@ -38,12 +40,13 @@ pub enum Sort {
 }
 
 impl Sort {
-    const ALL: [(Self, &'static str, &'static str); 7] = [
+    const ALL: [(Self, &'static str, &'static str); 8] = [
         (Self::Tree, "", "Group"),
         (Self::Limit, "limit", "Limit"),
         (Self::Used, "used", "Uses"),
         (Self::Demand, "demand", "Demand"),
         (Self::Waiting, "waiting", "Waiting"),
+        (Self::Wait, "wait", "p99 wait"),
         (Self::Refused, "refused", "Refused"),
         (Self::Total, "total", "Total"),
     ];
@@ -65,6 +68,7 @@ impl Sort {
             Self::Demand => rate(group.demand.0),
             Self::Limit => group.limit().map_or(u128::MAX, |limit| rate(limit.0)),
             Self::Waiting => group.waiting.into(),
+            Self::Wait => group.p99_wait_us().unwrap_or_default().into(),
             Self::Refused => group.throttled,
             Self::Total => group.total,
         }
@@ -160,6 +164,7 @@ impl Groups<'_> {
                 td.number { (short(group.used.0.into())) }
                 td.number { (short(group.demand.0.into())) }
                 td.number { (grouped(group.waiting.into())) }
+                td.number { @match group.p99_wait_us() { Some(us) => (span(us)), None => "–" } }
                 td.number { (grouped(group.throttled)) }
                 td.number { (short(i128::try_from(group.total).unwrap_or(i128::MAX))) }
                 td { @if let Some(percent) = percent {
@@ -193,6 +198,7 @@ impl Groups<'_> {
             "used_micro_ru_per_sec",
             "demand_micro_ru_per_sec",
             "waiting",
+            "p99_wait_us",
             "refused",
             "total_micro_ru",
             "leases",
@@ -207,6 +213,7 @@ impl Groups<'_> {
                 group.used.0.to_string(),
                 group.demand.0.to_string(),
                 group.waiting.to_string(),
+                group.p99_wait_us().map(|us| us.to_string()).unwrap_or_default(),
                 group.throttled.to_string(),
                 group.total.to_string(),
                 group.leases.to_string(),
@@ -221,6 +228,7 @@ impl Groups<'_> {
 mod tests {
     use super::*;
     use crate::frame::tests::viewer;
+    use crate::present::Waits;
     use crate::present::tests::group;
 
     fn list<'p>(present: &'p Present, filter: &'p str, sort: &str, skip: usize) -> Groups<'p> {
@@ -248,6 +256,21 @@ mod tests {
         );
         assert_eq!(names(&list(&present, "B", "", 0)), [(0, "b")]);
         assert_eq!(list(&present, "", "nonsense", 0).sort, Sort::Tree);
+    }
+
+    #[test]
+    fn waits_are_sorted_from_the_longest_and_nobody_who_did_not_wait_has_one() {
+        let waits = |name, p99_us| GroupNow {
+            waits: Some(Waits { p99_us, ..Waits::default() }),
+            ..group(name, "", 10, 1)
+        };
+        let present = Present::of(1, [group("a", "", 10, 1), waits("b", 80), waits("c", 327_680)], false);
+        let list = list(&present, "", "wait", 0);
+        assert_eq!(names(&list), [(0, "c"), (0, "b"), (0, "a")]);
+        let text = list.live().into_string();
+        assert!(text.contains(">327 ms<") && text.contains(">80 µs<") && text.contains(">–<"), "{text}");
+        let csv = list.csv();
+        assert!(csv.contains(",p99_wait_us,") && csv.contains(",327680,") && csv.contains(",,"), "{csv}");
     }
 
     #[test]

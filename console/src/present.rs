@@ -9,6 +9,21 @@ use tidegate_proto::v1;
 
 use crate::quantity::micro;
 
+/// Waits for admission, however they ended. Times are in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// How many.
+    pub ended: u64,
+    /// Of these, without admission.
+    pub in_vain: u64,
+    /// Half of them, 99 of 100, and all were no longer.
+    pub p50_us: u64,
+    /// See `p50_us`.
+    pub p99_us: u64,
+    /// See `p50_us`.
+    pub max_us: u64,
+}
+
 /// A group now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupNow {
@@ -30,6 +45,8 @@ pub struct GroupNow {
     pub debt: Ru,
     /// Operations that wait.
     pub waiting: u64,
+    /// Waits that ended within the last minute, without those of the groups below.
+    pub waits: Option<Waits>,
     /// Its leases.
     pub leases: usize,
     /// Its quota in the present window.
@@ -55,6 +72,7 @@ impl GroupNow {
             backlog: Ru::ZERO,
             debt: Ru::ZERO,
             waiting: 0,
+            waits: None,
             leases: 0,
             quota: None,
             operations: 0,
@@ -76,6 +94,11 @@ impl GroupNow {
     /// Whether operations wait.
     pub fn is_throttled(&self) -> bool {
         self.waiting > 0 || self.backlog.is_positive()
+    }
+
+    /// The wait that 99 of 100 of its operations that waited in the last minute did not exceed, in microseconds.
+    pub fn p99_wait_us(&self) -> Option<u64> {
+        self.waits.map(|waits| waits.p99_us)
     }
 
     /// Whether its quota is spent, as alarms see it.

@@ -31,6 +31,9 @@ pub const MAX_AGENT: usize = 64;
 pub const MAX_MESSAGE_BYTES: usize = 4 * 1024 * 1024;
 /// Entries, and reports, in one `Renew`.
 pub const MAX_ENTRIES: usize = 4_096;
+/// Pieces of waits in one report. A node has one for each message that is not on disk yet; beyond these it gives up the
+/// oldest.
+pub const MAX_WAITED: usize = 16;
 /// Bytes of a proof; longer ones are refused without a check.
 pub const MAX_PROOF_BYTES: usize = 256;
 /// Pushes waiting for a node that reads slowly; past it a push is dropped, which only delays convergence.

@@ -6,6 +6,7 @@
 
 mod alarms;
 mod charges;
+mod gauges;
 mod providers;
 
 use std::collections::BTreeSet;
@@ -21,6 +22,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::exponential_buckets;
 use prometheus_client::registry::Registry;
 use tidegate_core::units::{MICRO, Rate, Ru};
+use tidegate_core::waited::Waited;
 use tidegate_listener::{Process, Surface, Tally, TlsMetrics};
 use tidegate_traces::{Seconds, TraceId, TraceMetrics};
 
@@ -30,6 +32,7 @@ pub use charges::Charges;
 
 use alarms::AlarmMetrics;
 use charges::GroupCounters;
+use gauges::GroupGauges;
 use providers::ProviderMetrics;
 
 /// Label of the groups without series of their own.
@@ -105,13 +108,10 @@ pub struct Metrics {
     /// Leases that ended without a goodbye.
     pub expired: Counter,
     counters: GroupCounters,
-    limit: Family<GroupLabel, FloatGauge>,
+    gauges: GroupGauges,
     build: Family<BuildLabel, Gauge>,
     process: Process,
     overflow: Counter,
-    committed: Family<GroupLabel, FloatGauge>,
-    pool: Family<GroupLabel, FloatGauge>,
-    demand: Family<GroupLabel, FloatGauge>,
     /// Nodes connected.
     pub clients: Gauge,
     /// Watch streams open.
@@ -175,6 +175,8 @@ pub struct GroupSample {
     pub demand: Rate,
     /// Limit in RU/s; `None` is no limit.
     pub limit: Option<Rate>,
+    /// Waits that ended within the last minute.
+    pub waits: Option<Waited>,
 }
 
 impl Metrics {
@@ -206,14 +208,7 @@ impl Metrics {
             "Charges counted under group _other",
             metrics.overflow.clone(),
         );
-        registry.register("group_committed_ru_per_second", "RU/s leased out", metrics.committed.clone());
-        registry.register("group_pool_ru", "RU accrued and not given out", metrics.pool.clone());
-        registry.register("group_demand_ru_per_second", "RU/s asked for", metrics.demand.clone());
-        registry.register(
-            "group_limit_ru_per_second",
-            "Most RU/s of the group: its own limit or a lower one above it; absent where there is none",
-            metrics.limit.clone(),
-        );
+        metrics.gauges.register(registry);
         registry.register("build_info", "1, with the version of the controller", metrics.build.clone());
         metrics.build.get_or_create(&BuildLabel { version: env!("CARGO_PKG_VERSION") }).set(1);
         metrics.register_controller(&seconds);
@@ -332,17 +327,7 @@ impl Metrics {
 
     /// The page in Prometheus' text format, with these groups' states.
     pub fn page(&self, groups: &[GroupSample]) -> Result<String, fmt::Error> {
-        let families = [&self.committed, &self.pool, &self.demand, &self.limit];
-        families.iter().for_each(|family| family.clear());
-        for sample in groups.iter().take(MAX_GROUP_SERIES) {
-            let label = GroupLabel { group: sample.name.clone() };
-            self.committed.get_or_create(&label).set(units(sample.committed.0));
-            self.pool.get_or_create(&label).set(units(sample.pool.0));
-            self.demand.get_or_create(&label).set(units(sample.demand.0));
-            if let Some(limit) = sample.limit {
-                self.limit.get_or_create(&label).set(units(limit.0));
-            }
-        }
+        self.gauges.show(groups);
         let mut page = String::new();
         encode_registry(&mut page, &self.registry)?;
         self.process.write(&mut page)?;
@@ -369,7 +354,7 @@ impl Tally for Metrics {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_core::units::RuTotal;
+    use tidegate_core::units::{RuTotal, Span};
     use tidegate_core::usage::{Parts, Total};
 
     use super::*;
@@ -394,6 +379,11 @@ mod tests {
             pool: Ru::ZERO,
             demand: Rate::ZERO,
             limit: (name == "old").then(|| Rate::whole(9)),
+            waits: (name == "old").then(|| {
+                let mut waited = Waited::default();
+                (0..100).for_each(|_| waited.count(Span::millis(300), false));
+                waited
+            }),
         };
         let page = metrics.page(&[sample("old")]).unwrap();
         assert!(page.contains("tidegate_ru_charged_total{group=\"g0\"} 1.5"), "{page}");
@@ -408,6 +398,10 @@ mod tests {
         );
         assert!(page.contains("\nprocess_cpu_seconds_total ") && page.ends_with("# EOF\n"));
         assert!(page.contains("tidegate_group_committed_ru_per_second{group=\"old\"} 7.0"));
+        assert!(
+            page.contains("tidegate_group_wait_seconds{group=\"old\",quantile=\"0.99\"} 0.32768\n"),
+            "{page}"
+        );
         assert!(!metrics.page(&[sample("new")]).unwrap().contains("\"old\""));
     }
 

@@ -29,6 +29,7 @@ use crate::statements::Statistics;
 use crate::store::Store;
 
 pub use crate::accounts::usage::UsageRow;
+pub use crate::accounts::waited::WaitedIn;
 pub use crate::definitions::apply::{Applied, Done, Outcome};
 pub use crate::definitions::binding::{Bound, Resolved};
 pub use crate::definitions::deletion::Deleted;

@@ -12,6 +12,7 @@
 //! * [`replay`]: what recorded demand would have met under other settings.
 //! * [`usage`]: what an operation used and was charged.
 //! * [`view`]: inspecting the engine, and saving it across a clean restart.
+//! * [`waited`]: how long operations waited, by length.
 //!
 //! The same inputs in the same order give the same outputs, byte for byte (invariant I8): maps are ordered, time is
 //! an argument. The specification is docs/algorithm.md.
@@ -48,6 +49,7 @@ mod tree;
 pub mod units;
 pub mod usage;
 pub mod view;
+pub mod waited;
 mod waiters;
 mod want;
 

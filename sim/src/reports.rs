@@ -43,7 +43,12 @@ impl Reports {
         let unsure = self.0.iter_mut().filter(|(_, progress)| progress.total != progress.durable);
         let told = unsure.map(|((incarnation, group), progress)| {
             progress.sent.insert(seq, progress.total);
-            ReportIn { group: name(*group), incarnation: *incarnation, total: Ok(progress.total) }
+            ReportIn {
+                group: name(*group),
+                incarnation: *incarnation,
+                total: Ok(progress.total),
+                waited: Vec::new(),
+            }
         });
         told.collect()
     }

@@ -12,6 +12,7 @@ use crate::error::CliError;
 use crate::follow::{self, Follow, Shown};
 use crate::page::Page;
 use crate::table::{Cell, Column, Table, Tone};
+use crate::view::millis;
 
 /// What to do with leases.
 #[derive(Debug, Subcommand)]
@@ -104,6 +105,7 @@ fn groups(groups: &[v1::GroupState]) -> Table {
         Column::number("DEMAND (RU/s)"),
         Column::number("LEASES").leaves(2),
         Column::number("BOUND (RU/s)").leaves(3),
+        Column::number("P99 WAIT (ms)").leaves(3),
         Column::number("QUOTA LEFT (RU)").leaves(4),
         Column::number("RESETS IN").leaves(5),
     ]);
@@ -117,6 +119,7 @@ fn groups(groups: &[v1::GroupState]) -> Table {
             group.demand.clone(),
             group.leases.to_string(),
             group.bound_rate.clone(),
+            group.waits.as_ref().map(|waits| millis(waits.p99_us.into())).unwrap_or_default(),
             quota.map(|quota| quota.left.clone()).unwrap_or_default(),
             quota.map(resets).unwrap_or_default(),
         ]);

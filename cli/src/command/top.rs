@@ -19,7 +19,8 @@ use crate::top::{self, Board, indented, table};
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  tidegate top\n  tidegate top --interval 5s\n  tidegate top --once -o json\n\n\
-    Keys: q quits, ? shows all keys, arrows choose and sort, / filters, t shows the tree, a all groups, p pauses.\n\
+    Keys: q quits, ? shows all keys, arrows choose and sort, Enter shows one group's waits, parts and nodes, / filters,\n\
+    t shows the tree, a all groups, p pauses.\n\
     Without a terminal, or as JSON or YAML, it prints the figures once per interval. JSON and YAML have all groups.\n\
     Numbers of a group include the groups below it; in JSON they are `with_children`."
 )]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::column::{Key, table};
+use super::detail::Detail;
 use crate::clock::utc_text;
 use crate::page::painted;
 use crate::sample::{GroupSample, Sums};
@@ -61,9 +62,10 @@ const INTERVALS: [Duration; 9] = [
 ];
 
 /// The keys, as the help says them.
-const HELP: [(&str, &str); 13] = [
+const HELP: [(&str, &str); 14] = [
     ("q, Ctrl-C", "quit"),
     ("up, down, j, k", "choose a row"),
+    ("Enter", "the chosen group: its waits, parts and nodes; again or Esc, all groups"),
     ("PgUp, PgDn", "a screen up or down"),
     ("Home, End", "the first or last row"),
     ("left, right", "sort by the next column"),
@@ -76,6 +78,15 @@ const HELP: [(&str, &str); 13] = [
     ("Ctrl-Z", "suspend"),
     ("?", "this"),
 ];
+
+/// What is shown.
+#[derive(Clone, Debug)]
+enum Shown {
+    Groups,
+    /// The chosen one.
+    Group(Detail),
+    Help,
+}
 
 /// The state.
 #[derive(Clone, Debug)]
@@ -94,7 +105,7 @@ pub(crate) struct Board {
     tree: bool,
     all: bool,
     paused: bool,
-    help: bool,
+    shown: Shown,
     /// The chosen group; the first row when it is not shown.
     chosen: String,
     /// The first row on the screen.
@@ -122,7 +133,7 @@ impl Board {
             tree: true,
             all,
             paused: false,
-            help: false,
+            shown: Shown::Groups,
             chosen: String::new(),
             first: 0,
             page: USUAL_ROWS,
@@ -142,6 +153,16 @@ impl Board {
     /// Takes a look.
     pub(crate) fn saw(&mut self, samples: Vec<GroupSample>, unix_ms: u64) {
         (self.samples, self.unix_ms, self.away) = (samples, unix_ms, None);
+        self.look_closer();
+    }
+
+    /// Looks at the chosen group where that is shown.
+    fn look_closer(&mut self) {
+        if let Shown::Group(detail) = &mut self.shown
+            && let Some(sample) = self.samples.iter().find(|sample| sample.group == self.chosen)
+        {
+            detail.see(sample, self.unix_ms);
+        }
     }
 
     /// There was nothing to see.
@@ -155,7 +176,7 @@ impl Board {
             Press::Interrupt => return Act::Quit,
             Press::Suspend => return Act::Suspend,
             _ if self.typing => self.type_filter(press),
-            _ if self.help => self.help = false,
+            _ if matches!(self.shown, Shown::Help) => self.shown = Shown::Groups,
             Press::Char('q') => return Act::Quit,
             Press::Char('+' | '-') => {
                 self.change_interval(press == Press::Char('+'));
@@ -165,16 +186,32 @@ impl Board {
                 self.paused = !self.paused;
                 return Act::Look;
             }
+            Press::Char('?' | 'h') => self.shown = Shown::Help,
+            Press::Enter | Press::Escape if self.is_closer() => self.shown = Shown::Groups,
+            Press::Enter => {
+                // The first row is chosen when none was.
+                self.choose(press);
+                self.shown = Shown::Group(Detail::default());
+                self.look_closer();
+            }
+            other if self.is_closer() => {
+                self.choose(other);
+                self.look_closer();
+            }
             Press::Char('/') => self.typing = true,
             Press::Char('t') => self.tree = !self.tree,
             Press::Char('a') => self.all = !self.all,
             Press::Char('r') => self.reverse = !self.reverse,
-            Press::Char('?' | 'h') => self.help = true,
             Press::Left | Press::Right => self.sort = self.sort.beside(press == Press::Right),
             Press::Escape => self.filter.clear(),
             other => self.choose(other),
         }
         Act::Draw
+    }
+
+    /// Whether one group is shown.
+    fn is_closer(&self) -> bool {
+        matches!(self.shown, Shown::Group(_))
     }
 
     fn type_filter(&mut self, press: Press) {
@@ -266,7 +303,10 @@ impl Board {
             let text = cut_end(text, columns);
             if screen.color { tone.paint(&text) } else { text }
         };
-        if self.help {
+        if let Shown::Group(detail) = &self.shown {
+            return self.closer(detail, screen);
+        }
+        if matches!(self.shown, Shown::Help) {
             let mut lines = vec![tinted("tidegate top: keys", Tone::Strong), String::new()];
             lines.extend(HELP.iter().map(|(key, does)| tinted(&format!("{key:<16}{does}"), Tone::Plain)));
             lines.extend([
@@ -308,6 +348,39 @@ impl Board {
         lines
     }
 
+    /// The screen of one group.
+    fn closer(&self, detail: &Detail, screen: &Screen) -> Vec<String> {
+        let (columns, height) = (screen.columns.unwrap_or(usize::MAX), screen.rows.unwrap_or(USUAL_ROWS));
+        let tinted = |text: &str, tone: Tone| {
+            let text = cut_end(text, columns);
+            if screen.color { tone.paint(&text) } else { text }
+        };
+        let mut lines = vec![tinted(&self.heading(), Tone::Strong)];
+        lines
+            .extend(self.away.iter().map(|error| tinted(&format!("AWAY, trying again: {error}"), Tone::Bad)));
+        match self.samples.iter().find(|sample| sample.group == self.chosen) {
+            None => lines.push(tinted(&format!("group {} is gone", self.chosen), Tone::Faint)),
+            Some(sample) => {
+                for table in detail.tables(sample) {
+                    let laid = table.laid(screen.columns, false);
+                    lines.push(String::new());
+                    let all = laid.head.iter().chain(laid.rows.iter().flatten());
+                    lines.extend(all.map(|line| painted(line, screen.color)));
+                }
+                if sample.nodes.is_empty() {
+                    lines.push(tinted("no node holds a lease of it", Tone::Faint));
+                }
+            }
+        }
+        lines.resize(height.saturating_sub(1), String::new());
+        lines.push(tinted(
+            "q quit  ? help  Enter all groups  up down another group  p pause  + -",
+            Tone::Faint,
+        ));
+        lines.truncate(height);
+        lines
+    }
+
     fn heading(&self) -> String {
         let paused = if self.paused { "  PAUSED" } else { "" };
         format!("{}{paused}  every {:?}  {}", self.endpoint, self.interval, utc_text(self.unix_ms))
@@ -344,7 +417,9 @@ impl Board {
             return format!("/{}_  (Enter keeps it, Esc drops it)", self.filter);
         }
         let filter = if self.filter.is_empty() { String::new() } else { format!("/{}  ", self.filter) };
-        format!("{filter}q quit  ? help  / filter  <- -> sort  r turn  t tree  a all  p pause  + -")
+        format!(
+            "{filter}q quit  ? help  Enter group  / find  <- -> sort  r turn  t tree  a all  p pause  + -"
+        )
     }
 }
 

@@ -7,6 +7,7 @@ use tidegate_core::units::{Rate, RuTotal};
 
 use crate::sample::GroupSample;
 use crate::table::{Cell, Column, Table, Tone};
+use crate::view::millis;
 
 /// A column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,6 +17,7 @@ pub(crate) enum Key {
     Cap,
     Admitted,
     Waiting,
+    Wait,
     Refused,
     Total,
     Leased,
@@ -29,11 +31,12 @@ const NEAR_CAP_PERCENT: i64 = 95;
 
 impl Key {
     /// All columns, from left to right.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Group,
         Self::Cap,
         Self::Admitted,
         Self::Waiting,
+        Self::Wait,
         Self::Refused,
         Self::Total,
         Self::Leased,
@@ -55,6 +58,7 @@ impl Key {
             Self::Cap => "CAP (RU/s)",
             Self::Admitted => "ADMITTED (RU/s)",
             Self::Waiting => "WAITING",
+            Self::Wait => "P99 (ms)",
             Self::Refused => "REFUSED",
             Self::Total => "TOTAL (RU)",
             Self::Leased => "LEASED (RU/s)",
@@ -69,10 +73,11 @@ impl Key {
         match self {
             Self::Group => Column::name(&title),
             Self::Cap | Self::Admitted | Self::Waiting | Self::Refused => Column::number(&title),
-            Self::Total => Column::number(&title).leaves(1),
-            Self::Demand => Column::number(&title).leaves(2),
-            Self::Leased => Column::number(&title).leaves(3),
-            Self::Pool | Self::Leases => Column::number(&title).leaves(4),
+            Self::Total => Column::number(&title).leaves(2),
+            Self::Demand => Column::number(&title).leaves(3),
+            Self::Leased => Column::number(&title).leaves(4),
+            Self::Pool | Self::Leases => Column::number(&title).leaves(5),
+            Self::Wait => Column::number(&title).leaves(1),
         }
     }
 
@@ -84,6 +89,7 @@ impl Key {
             Self::Cap => Reverse(limit(&one.cap)).cmp(&Reverse(limit(&other.cap))),
             Self::Admitted => by(|sample| sortable(sample.with_children.live)),
             Self::Waiting => by(|sample| sample.with_children.waiting.into()),
+            Self::Wait => by(|sample| sample.with_children.waits.map_or(0, |waits| waits.p99_us.into())),
             Self::Refused => by(|sample| sample.with_children.throttled.0),
             Self::Total => by(|sample| sample.with_children.total_micro_ru.0),
             Self::Leased => by(|sample| sortable(sample.with_children.leased)),
@@ -105,6 +111,7 @@ impl Key {
                 Cell::new(whole(&sums.live.number().to_string()), tone)
             }
             Self::Waiting => Cell::warns(sums.waiting.into()),
+            Self::Wait => sums.waits.map(|waits| millis(waits.p99_us.into())).unwrap_or_default().into(),
             Self::Refused => Cell::warns(sums.throttled.0),
             Self::Total => whole(&RuTotal(sums.total_micro_ru.0).number().to_string()).into(),
             Self::Leased => whole(&sums.leased.number().to_string()).into(),

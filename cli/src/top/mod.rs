@@ -1,9 +1,10 @@
 //! `tidegate top`: all groups, live.
 //!
-//! `column.rs` and `board.rs` say what is shown, as text; this runs them on a terminal.
+//! `column.rs`, `detail.rs` and `board.rs` say what is shown, as text; this runs them on a terminal.
 
 mod board;
 mod column;
+mod detail;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

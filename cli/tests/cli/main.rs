@@ -51,4 +51,6 @@ mod tls;
 #[cfg(test)]
 mod tokens;
 #[cfg(test)]
+mod waits;
+#[cfg(test)]
 mod webhook;

@@ -21,6 +21,7 @@ use tidegate_core::node::{
 };
 use tidegate_core::units::{Rate, Ru, Span, Time};
 use tidegate_core::usage::{Consumption, Total};
+use tidegate_core::waited::Unreported;
 use tokio::sync::oneshot;
 
 use crate::clock::Clock;
@@ -272,6 +273,12 @@ impl CellState {
     /// What is kept of the cumulative consumption, and the consumption.
     pub(crate) fn kept(&mut self) -> (&mut Kept, &Total) {
         (&mut self.kept, self.node.consumption())
+    }
+
+    /// The consumption for a report, to which the journal is to be brought up, and waits since the last one.
+    pub(crate) fn report(&mut self) -> (Total, Option<Box<Unreported>>) {
+        self.kept.fall_behind();
+        (*self.node.consumption(), self.node.take_unreported())
     }
 
     /// What to remember of the group; `None` while a caller holds, waits for, or is about to look at anything.

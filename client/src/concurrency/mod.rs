@@ -187,7 +187,7 @@ fn a_sleeping_group_may_be_put_away_at_any_moment() {
                     for _ in 0..3 {
                         if let Some(cell) = hub.registry.get("g") {
                             let name = cell.name().clone();
-                            cell.try_sleep(&cell.consumption(false));
+                            cell.try_sleep(&cell.consumption());
                             drop(cell);
                             hub.registry.put_away(&name);
                         }

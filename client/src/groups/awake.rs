@@ -72,7 +72,7 @@ impl Awake {
         let (awake, asleep) = (groups.all(), groups.asleep_cpu_ns);
         // Groups change this list under their own locks.
         drop(groups);
-        let awake = awake.iter().map(|cell| cell.consumption(false).usage.cpu_ns);
+        let awake = awake.iter().map(|cell| cell.consumption().usage.cpu_ns);
         // 584 years of one processor: the operating system's count for the process has 64 bits, too.
         u64::try_from(awake.fold(asleep, u128::saturating_add)).unwrap_or(u64::MAX)
     }

@@ -11,6 +11,7 @@ use tidegate_core::exchange::Grant;
 use tidegate_core::node::{Heard, LeaseState, NodeConfig, NodeState, Refusal};
 use tidegate_core::units::{Ru, Time};
 use tidegate_core::usage::Total;
+use tidegate_core::waited::Unreported;
 
 use super::Agenda;
 use crate::cell::{CellState, Effects, Notice, Phase};
@@ -257,20 +258,24 @@ impl GroupCell {
         (micro < i64::MAX).then_some(Ru(micro))
     }
 
-    /// Cumulative consumption; with `is_reported`, the journal is brought up to it first.
-    pub(crate) fn consumption(&self, is_reported: bool) -> Total {
+    /// Cumulative consumption.
+    pub(crate) fn consumption(&self) -> Total {
         let mut phase = self.lock();
         let now = self.shared.clock.now();
         let Some(state) = phase.state() else {
             return phase.consumed();
         };
-        self.change(state, now, |state, _| {
-            let (kept, total) = state.kept();
-            if is_reported {
-                kept.fall_behind();
-            }
-            *total
-        })
+        self.change(state, now, |state, _| *state.kept().1)
+    }
+
+    /// Cumulative consumption for a report, up to which the journal is brought first, and waits since the last one.
+    pub(crate) fn report(&self) -> (Total, Option<Box<Unreported>>) {
+        let mut phase = self.lock();
+        let now = self.shared.clock.now();
+        let Some(state) = phase.state() else {
+            return (phase.consumed(), None);
+        };
+        self.change(state, now, |state, _| state.report())
     }
 
     /// Its consumption when it fell asleep last, which is on the controller's disk.

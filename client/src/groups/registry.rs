@@ -106,7 +106,7 @@ impl Registry {
     pub(crate) fn forget_unknown(&self, cell: &Arc<GroupCell>) {
         let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
         // Two: the map's and the caller's. No thread can add one, as the map is locked.
-        if Arc::strong_count(cell) == 2 && cell.consumption(false).operations == 0 {
+        if Arc::strong_count(cell) == 2 && cell.consumption().operations == 0 {
             groups.by_name.remove(cell.name());
         }
     }
@@ -149,7 +149,7 @@ mod tests {
         }
         // The agenda has it for the time when the answer would be late.
         cell.if_awake(|state, _| state.looked());
-        assert!(cell.try_sleep(&cell.consumption(false)));
+        assert!(cell.try_sleep(&cell.consumption()));
     }
 
     #[test]
@@ -177,13 +177,9 @@ mod tests {
         assert_eq!((registry.len(), agenda.awake.len()), (1, 0));
 
         let again = registry.get_or_make("G").unwrap();
-        assert_eq!(
-            (again.consumption(false).ru(), agenda.awake.len()),
-            (RuTotal(7), 0),
-            "looking wakes nobody"
-        );
+        assert_eq!((again.consumption().ru(), agenda.awake.len()), (RuTotal(7), 0), "looking wakes nobody");
         charge(&again, 5);
-        let total = again.consumption(false);
+        let total = again.consumption();
         assert_eq!((total.ru(), total.operations, agenda.awake.len()), (RuTotal(12), 2, 1));
         assert!(Arc::ptr_eq(&again, &registry.get("g").unwrap()));
     }

@@ -122,7 +122,7 @@ fn spending(of: &Spending) -> Option<v1::Spending> {
 /// Writes a report; `incarnation` is 0 for the current one.
 pub(crate) fn report(group: &GroupName, incarnation: u64, total: &Total) -> v1::Report {
     let total = v1::Consumption::from_words(&total.to_words());
-    v1::Report { group: group.to_string(), incarnation, total: Some(total) }
+    v1::Report { group: group.to_string(), incarnation, total: Some(total), waited: Vec::new() }
 }
 
 /// Resources used, as a message of the wire: for reports of other kinds than a group's consumption.

@@ -4,9 +4,11 @@ use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::ledger::{LedgerError, Reported};
 use tidegate_core::units::{Rate, Span, Time};
 use tidegate_core::usage::Total;
+use tidegate_core::waited::Waited;
 
 use super::Accounts;
 use super::live::Live;
+use super::waited::WaitedIn;
 use crate::metrics::Charges;
 
 /// Interval between log lines about a claim that is counted apart: a node sends thousands of reports a second. The
@@ -20,7 +22,7 @@ impl Accounts {
         now: Time,
         unix_s: u64,
         (client, group): (ClientId, GroupId),
-        total: &Total,
+        (total, waited): (&Total, &[WaitedIn]),
         charges: impl FnOnce() -> Charges,
     ) -> Result<Reported, LedgerError> {
         let reported = self.ledger.report(now, client, group, total)?;
@@ -38,6 +40,11 @@ impl Accounts {
                 live.0.add(now, delta.ru().clamped());
                 live.1.add(delta);
                 self.live_clients.entry((group, client)).or_default().add(now, delta.ru().clamped());
+                // What began before the last report was counted with it. A node's field ends at 64 bits.
+                let had = (total.waited_us.saturating_sub(delta.waited_us)).min(u64::MAX.into());
+                for new in waited.iter().filter(|piece| piece.since_us >= had) {
+                    self.waits.add(now, group, new);
+                }
             }
         }
         Ok(reported)
@@ -62,6 +69,7 @@ impl Accounts {
         self.ledger.forget_group(id);
         self.live.remove(&id);
         self.recent.forget_group(id);
+        self.waits.forget_group(id);
         self.charged.remove(&id);
     }
 
@@ -79,6 +87,12 @@ impl Accounts {
     pub(crate) fn tidy_idle(&mut self, now: Time) {
         self.live.retain(|_, (live, _)| !live.is_idle(now));
         self.live_clients.retain(|_, live| !live.is_idle(now));
+        self.waits.tidy(now);
+    }
+
+    /// Waits of a group that ended within the last minute; `None` when none did.
+    pub(crate) fn waits(&self, id: GroupId, now: Time) -> Option<Waited> {
+        self.waits.of(now, id)
     }
 
     /// RU/s of a group in the last seconds.

@@ -12,6 +12,7 @@ use tidegate_core::usage::Total;
 use super::Accounts;
 use super::history::{Bucket, History, Resolution};
 use super::recent::Recent;
+use super::waited::RecentWaits;
 use crate::definitions::catalog::Catalog;
 use crate::name::GroupName;
 use crate::store::records::{
@@ -65,6 +66,7 @@ impl Accounts {
             live_clients: BTreeMap::new(),
             history,
             recent,
+            waits: RecentWaits::default(),
             said_apart: None,
         })
     }

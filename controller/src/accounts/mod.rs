@@ -11,6 +11,7 @@ pub(crate) mod packing;
 pub(crate) mod prune;
 pub(crate) mod recent;
 pub(crate) mod usage;
+pub mod waited;
 pub mod what_if;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +26,7 @@ use crate::service::Service;
 use history::History;
 use live::Live;
 use recent::Recent;
+use waited::RecentWaits;
 
 /// Consumption of all groups and nodes.
 pub(crate) struct Accounts {
@@ -36,6 +38,7 @@ pub(crate) struct Accounts {
     live_clients: BTreeMap<(GroupId, ClientId), Live>,
     history: History,
     recent: Recent,
+    waits: RecentWaits,
     /// When a claim that is counted apart was last logged.
     said_apart: Option<Time>,
 }

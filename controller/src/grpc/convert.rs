@@ -7,11 +7,12 @@ use tidegate_core::exchange::{Allowance, Ask, Enforcement, Grant, Held, LeaseTer
 use tidegate_core::group::Fallback;
 use tidegate_core::units::{Rate, Ru, Span, Time};
 use tidegate_core::usage::{Total, Usage};
+use tidegate_core::waited::{LENGTHS, Waited};
 use tidegate_proto::v1;
 
 use crate::leasing::clients::NodeStats;
-use crate::limits::{MAX_ENTRIES, MAX_PROOF_BYTES};
-use crate::service::{Answer, EntryIn, EntryOut, RefusedReport, RenewIn, Renewed, ReportIn, Sent};
+use crate::limits::{MAX_ENTRIES, MAX_PROOF_BYTES, MAX_WAITED};
+use crate::service::{Answer, EntryIn, EntryOut, RefusedReport, RenewIn, Renewed, ReportIn, Sent, WaitedIn};
 
 /// Why a whole message is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,14 +54,57 @@ pub(crate) fn renew(message: v1::Renew) -> Result<RenewIn, MessageError> {
 /// Decodes reports.
 pub(crate) fn reports(reports: Vec<v1::Report>) -> Result<Vec<ReportIn>, MessageError> {
     bounded("reports", reports.len())?;
-    let decoded = reports.into_iter().map(|report| ReportIn {
-        incarnation: report.incarnation,
-        total: report
-            .total
-            .map_or_else(|| Err("total: is missing".to_owned()), |total| consumption_in(&total)),
-        group: report.group,
+    let decoded = reports.into_iter().map(|report| {
+        let total = report.total.as_ref().ok_or_else(|| "total: is missing".to_owned());
+        let decoded =
+            total.and_then(consumption_in).and_then(|total| Ok((waited_in(&report.waited, &total)?, total)));
+        let (waited, total) = match decoded {
+            Ok((waited, total)) => (waited, Ok(total)),
+            Err(message) => (Vec::new(), Err(message)),
+        };
+        ReportIn { group: report.group, incarnation: report.incarnation, total, waited }
     });
     Ok(decoded.collect())
+}
+
+/// Decodes waits, which are no longer together than all that the group waited.
+fn waited_in(pieces: &[v1::Waited], total: &Total) -> Result<Vec<WaitedIn>, String> {
+    if pieces.len() > MAX_WAITED {
+        return Err(format!("waited: {} pieces are too many: at most {MAX_WAITED}", pieces.len()));
+    }
+    let decoded = pieces.iter().map(|piece| {
+        let v1::Waited { since_us, lengths, waits, in_vain } = piece;
+        if lengths.len() != waits.len() {
+            return Err(format!(
+                "waited.waits: {} numbers for {} lengths; send one for each",
+                waits.len(),
+                lengths.len()
+            ));
+        }
+        let mut waited = Waited::default();
+        for (at, (length, waits)) in lengths.iter().zip(waits).enumerate() {
+            let before = at.checked_sub(1).and_then(|before| lengths.get(before));
+            let is_next = before.is_none_or(|before| before < length);
+            let place = usize::try_from(*length).unwrap_or(usize::MAX);
+            if !(is_next && waited.put(place, *waits)) {
+                return Err(format!(
+                    "waited.lengths: {length} at {at} is out of range: ascending, below {LENGTHS}"
+                ));
+            }
+        }
+        if u64::from(*in_vain) > waited.ended() {
+            return Err(format!("waited.in_vain: {in_vain} is out of range: 0 to {}", waited.ended()));
+        }
+        let (since_us, least) = (u128::from(*since_us), waited.at_least());
+        if since_us + least > total.waited_us {
+            let all = total.waited_us;
+            return Err(format!(
+                "waited: waits of {least} us after {since_us} us are out of range: {all} us were waited in all"
+            ));
+        }
+        Ok(WaitedIn { since_us, waits: waited.counts().collect(), in_vain: *in_vain })
+    });
+    decoded.collect()
 }
 
 fn bounded(field: &'static str, count: usize) -> Result<(), MessageError> {
@@ -324,6 +368,47 @@ mod tests {
         }
         let total = v1::Consumption { write_micro_ru: -1, ..Default::default() };
         assert!(consumption_in(&total).unwrap_err().starts_with("write_micro_ru: -1"));
+    }
+
+    /// A report of 1000 us of waiting with these waits, as it is decoded.
+    fn decoded(waited: Vec<v1::Waited>) -> ReportIn {
+        let total = Some(v1::Consumption { waited_us: 1_000, ..Default::default() });
+        let report = v1::Report { group: "g".to_owned(), total, waited, ..Default::default() };
+        reports(vec![report]).unwrap().remove(0)
+    }
+
+    #[test]
+    fn waits_that_cannot_be_refuse_their_report_by_name() {
+        let piece = |since_us, lengths: &[u32], waits: &[u32], in_vain| v1::Waited {
+            since_us,
+            lengths: lengths.to_vec(),
+            waits: waits.to_vec(),
+            in_vain,
+        };
+        let bad = [
+            ("waited: 17 pieces", vec![piece(0, &[], &[], 0); MAX_WAITED + 1]),
+            ("waited.waits: 1 numbers for 2 lengths", vec![piece(0, &[1, 2], &[1], 0)]),
+            ("waited.lengths: 1 at 1", vec![piece(0, &[1, 1], &[1, 1], 0)]),
+            ("waited.lengths: 0 at 1", vec![piece(0, &[1, 0], &[1, 1], 0)]),
+            ("waited.lengths: 105 at 0", vec![piece(0, &[105], &[1], 0)]),
+            ("waited.lengths: 4294967295 at 1", vec![piece(0, &[3, u32::MAX], &[1, 1], 0)]),
+            ("waited.in_vain: 4 is", vec![piece(0, &[0], &[3], 4)]),
+            ("waited: waits of 65 us after 936 us", vec![piece(936, &[1], &[1], 0)]),
+            ("waited: waits of 4294967295 us", vec![piece(0, &[0], &[u32::MAX], 0)]),
+            ("waited: waits of 0 us after 18446744073709551615", vec![piece(u64::MAX, &[], &[], 0)]),
+            ("waited: waits of 65 us after 990 us", vec![piece(0, &[1], &[1], 0), piece(990, &[1], &[1], 0)]),
+        ];
+        for (start, waited) in bad {
+            let report = decoded(waited);
+            let error = report.total.unwrap_err();
+            assert!(error.starts_with(start), "{error}");
+            assert!(report.waited.is_empty());
+        }
+        let report = decoded(vec![piece(0, &[0, 2], &[3, 5], 8), piece(935, &[1], &[1], 0)]);
+        assert_eq!(report.total.unwrap().waited_us, 1_000);
+        let [first, second] = [&report.waited[0], &report.waited[1]];
+        assert_eq!((first.waits.as_slice(), first.in_vain), ([(0, 3), (2, 5)].as_slice(), 8));
+        assert_eq!((second.since_us, second.waits.as_slice()), (935, [(1, 1)].as_slice()));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use tidegate_core::ledger::Reported;
 use tidegate_core::units::{Ru, Span, Time};
 use tidegate_core::usage::Total;
 
+use crate::accounts::waited::WaitedIn;
 use crate::leasing::clients::NodeStats;
 use crate::leasing::proof::{Claim, Holder, proven};
 use crate::leasing::{Leasing, LeasingCalls};
@@ -58,6 +59,8 @@ pub struct ReportIn {
     pub incarnation: u64,
     /// Cumulative consumption.
     pub total: Result<Total, String>,
+    /// Waits that ended, as far as the node does not know them to be counted.
+    pub waited: Vec<WaitedIn>,
 }
 
 /// The answer to a renewal.
@@ -279,7 +282,8 @@ impl LeasingCalls<'_> {
         };
         let catalog = state.definitions.catalog();
         let charges = || self.service.metrics.charges(catalog.name(id).map_or("", GroupName::as_str));
-        let reported = state.accounts.report(now, unix_us / 1_000_000, (client, id), total, charges);
+        let reported =
+            state.accounts.report(now, unix_us / 1_000_000, (client, id), (total, &report.waited), charges);
         let reported = reported.map_err(|error| Uncounted::for_now("backwards", error.to_string()))?;
         // The next flush stores an earlier incarnation together with its rows.
         if client != caller.client && reported != Reported::Counted(Total::default()) {

@@ -8,6 +8,7 @@ use tidegate_core::group::{ClientId, Fallback, GroupId};
 use tidegate_core::quota::QuotaView;
 use tidegate_core::units::{Rate, Ru, Span};
 use tidegate_core::view::{GroupView, LeaseView};
+use tidegate_core::waited::Waited;
 
 use super::LeasingCalls;
 use super::clients::{Incarnation, NodeStats};
@@ -63,6 +64,8 @@ pub struct GroupRow {
     pub bound: Option<Rate>,
     /// Its quota in the present window.
     pub quota: Option<QuotaView>,
+    /// Waits that ended within the last minute.
+    pub waits: Option<Waited>,
 }
 
 /// Leases, and the groups they belong to.
@@ -136,6 +139,7 @@ impl LeasingCalls<'_> {
                     view,
                     bound: state.leasing.bound(state.definitions.catalog(), id, view.leases),
                     quota: state.leasing.engine.quota_view(id, now),
+                    waits: state.accounts.waits(id, now),
                 });
             }
         }

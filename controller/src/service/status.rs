@@ -105,7 +105,7 @@ impl Service {
         let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         self.metrics.statements.set(count(self.statistics().len()));
         let samples: Vec<GroupSample> = {
-            let state = self.lock();
+            let (state, now) = (self.lock(), self.clock.now());
             self.metrics.watches.set(count(state.convictions.watches().len()));
             let views = state.leasing.leased().filter_map(|(id, view)| {
                 let (committed, pool, demand) = (view.committed, view.pool, view.demand);
@@ -113,7 +113,8 @@ impl Service {
                     state.definitions.catalog().name(id)?.to_string(),
                     state.definitions.catalog().effective_limit(id),
                 );
-                Some(GroupSample { name, committed, pool, demand, limit })
+                let waits = state.accounts.waits(id, now);
+                Some(GroupSample { name, committed, pool, demand, limit, waits })
             });
             views.take(MAX_GROUP_SERIES).collect()
         };

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_console::history::Bucket;
-use tidegate_console::present::{GroupNow, Present};
+use tidegate_console::present::{GroupNow, Present, Waits};
 use tidegate_console::samples::Sample;
-use tidegate_core::units::Rate;
+use tidegate_core::units::{Rate, Span};
+use tidegate_core::waited::Waited;
 use tidegate_proto::v1;
 
 use super::Web;
@@ -24,6 +25,18 @@ const CHANGES_AMONG: u32 = 1_000;
 const BINDINGS: u32 = 200;
 /// Statements that are listed beside other things.
 const DEAREST: u32 = 5;
+
+/// The waits of a group.
+fn waits(waited: &Waited) -> Waits {
+    let us = |wait: Option<Span>| wait.unwrap_or_default().0;
+    Waits {
+        ended: waited.ended(),
+        in_vain: waited.in_vain().into(),
+        p50_us: us(waited.within(50)),
+        p99_us: us(waited.within(99)),
+        max_us: us(waited.longest()),
+    }
+}
 
 /// Whose groups: of a tenant, or all.
 type Sight = Option<String>;
@@ -92,6 +105,7 @@ impl Web {
             (group.leased, group.demand) = (row.view.committed, row.view.demand);
             (group.pool, group.leases) = (row.view.pool, row.view.leases);
             group.quota = row.quota.map(message::quota_state);
+            group.waits = row.waits.as_ref().map(waits);
         }
         for row in &table.leases {
             let Some(group) = groups.get_mut(row.group.as_str()) else { continue };

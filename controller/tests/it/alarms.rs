@@ -81,7 +81,8 @@ async fn renew(node: &mut Node, waiting: u64, refused: u64) {
         ..entry("shop", 100)
     };
     let total = v1::Consumption { operations: 1, throttled: refused, ..v1::Consumption::default() };
-    let report = v1::Report { group: "fast".to_owned(), incarnation: 1, total: Some(total) };
+    let report =
+        v1::Report { group: "fast".to_owned(), incarnation: 1, total: Some(total), ..v1::Report::default() };
     node.renew(vec![entry], vec![report]).await.unwrap();
 }
 

@@ -285,6 +285,7 @@ impl Story {
             group: group.into(),
             incarnation: of,
             total: Ok(Total { charged, ..Total::default() }),
+            waited: Vec::new(),
         };
         let again = self.count((node, number), group, of, total);
         (report, again)

@@ -77,6 +77,7 @@ fn used(folder: &Path, in_order: bool) -> (PathBuf, String) {
         group: format!("group-{number}"),
         incarnation: 0,
         total: Ok(total.into()),
+        waited: Vec::new(),
     });
     let renewal = RenewIn { seq: 1, reports: reports.collect(), ..RenewIn::default() };
     service.leasing().renew(session.client, session.session, renewal).unwrap();

@@ -14,7 +14,7 @@ const AMOUNTS: usize = 6;
 
 fn report(group: &str, incarnation: u64, words: &[u128; Total::WORDS]) -> v1::Report {
     let total = Some(v1::Consumption::from_words(words));
-    v1::Report { group: group.to_owned(), incarnation, total }
+    v1::Report { group: group.to_owned(), incarnation, total, ..v1::Report::default() }
 }
 
 /// All counters of a group, from the admin API.

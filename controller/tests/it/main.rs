@@ -90,6 +90,8 @@ mod traces;
 #[cfg(test)]
 mod twins;
 #[cfg(test)]
+mod waits;
+#[cfg(test)]
 mod watch;
 #[cfg(test)]
 mod what_if;

@@ -236,7 +236,7 @@ pub(crate) fn report(group: &str, incarnation: u64, ru: u32) -> v1::Report {
         operations: u64::from(ru),
         ..v1::Consumption::default()
     };
-    v1::Report { group: group.to_owned(), incarnation, total: Some(total) }
+    v1::Report { group: group.to_owned(), incarnation, total: Some(total), ..v1::Report::default() }
 }
 
 /// A controller without a network, over a store in memory and by this clock.
@@ -249,7 +249,7 @@ pub(crate) fn started(store: &Arc<MemoryStore>, now: &Arc<AtomicU64>) -> Service
 pub(crate) fn tell(service: &Service, session: &Session, seq: u64, incarnation: u64, ru: i64) {
     let charged = RuParts { write: Ru::whole(ru), ..RuParts::default() };
     let total = Ok(Consumption { charged, operations: 1, ..Consumption::default() }.into());
-    let report = ReportIn { group: "default".into(), incarnation, total };
+    let report = ReportIn { group: "default".into(), incarnation, total, waited: Vec::new() };
     let request = RenewIn { seq, reports: vec![report], ..RenewIn::default() };
     service.leasing().renew(session.client, session.session, request).unwrap();
 }

@@ -110,6 +110,7 @@ impl NodeGroup {
             quota: Quota::default(),
             max_debt: Ru::ZERO,
             worst_debt: rest.worst_debt,
+            unreported: None,
         }
     }
 }

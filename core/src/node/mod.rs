@@ -28,6 +28,7 @@ use crate::demand::Demand;
 use crate::group::Fallback;
 use crate::units::{Rate, Ru, Span, Time};
 use crate::usage::{Consumption, Total};
+use crate::waited::Unreported;
 pub use crate::waiters::WaiterId;
 use crate::waiters::{Waiter, Waiters};
 use quota::Quota;
@@ -149,6 +150,8 @@ pub struct NodeGroup {
     max_debt: Ru,
     /// The largest debt so far, for the reported overrun.
     worst_debt: Ru,
+    /// Waits that ended and were not reported. Few groups have any, and who does not wait never comes here.
+    unreported: Option<Box<Unreported>>,
 }
 
 impl NodeGroup {
@@ -165,6 +168,7 @@ impl NodeGroup {
             quota: Quota::default(),
             max_debt: Ru::ZERO,
             worst_debt: Ru::ZERO,
+            unreported: None,
         }
     }
 
@@ -259,11 +263,21 @@ impl NodeGroup {
     }
 
     /// Removes a waiter, however its wait ended, and counts the time that it waited.
-    fn dismiss(&mut self, now: Time, id: WaiterId) -> Option<Waiter> {
+    fn dismiss(&mut self, now: Time, id: WaiterId, is_in_vain: bool) -> Option<Waiter> {
         let waiter = self.waiters.leave(id)?;
-        let waited = u128::from(now.since(waiter.since).0);
-        self.consumption.waited_us = self.consumption.waited_us.saturating_add(waited);
+        let (waited, since_us) = (now.since(waiter.since), self.consumption.waited_us);
+        if waited > Span(0) {
+            let none = || Box::new(Unreported { since_us, ..Unreported::default() });
+            self.unreported.get_or_insert_with(none).waited.count(waited, is_in_vain);
+            self.consumption.waited_us = since_us.saturating_add(waited.0.into());
+        }
         Some(waiter)
+    }
+
+    /// Waits that ended since the last call, for a report. They are not kept while the group sleeps: it does so when
+    /// all is reported.
+    pub fn take_unreported(&mut self) -> Option<Box<Unreported>> {
+        self.unreported.take()
     }
 
     fn arrive(&mut self, now: Time, cost: Ru) {
@@ -299,7 +313,7 @@ impl NodeGroup {
     /// Removes a waiter. False when the queue does not have it: `poll` has returned its outcome.
     pub fn cancel(&mut self, now: Time, waiter: WaiterId) -> bool {
         self.budget.advance(now);
-        self.dismiss(now, waiter).is_some()
+        self.dismiss(now, waiter, true).is_some()
     }
 
     /// Undoes an admission whose operation never ran.
@@ -341,22 +355,22 @@ impl NodeGroup {
         let firsts = [self.waiters.first()?, self.waiters.first_large().or(self.waiters.first())?];
         for (first, waiter) in firsts {
             if let Some(outcome) = self.hopeless(waiter.cost) {
-                self.dismiss(now, first);
-                if !(waiter.estimated && matches!(outcome, Refusal::NeverFits { .. })) {
-                    self.consumption.throttled += 1;
-                }
+                // An estimate that never fits is asked for again, as far as it fits.
+                let is_refused = !(waiter.estimated && matches!(outcome, Refusal::NeverFits { .. }));
+                self.dismiss(now, first, is_refused);
+                self.consumption.throttled += u128::from(is_refused);
                 return Some((first, Err(outcome)));
             }
             if let Some(resets_in) = self.quota.used_up(now, waiter.cost, &self.consumption)
                 && now.after(resets_in) > waiter.deadline
             {
-                self.dismiss(now, first);
+                self.dismiss(now, first, true);
                 self.consumption.throttled += 1;
                 return Some((first, Err(Refusal::QuotaUsedUp { resets_in })));
             }
         }
         if let Some(Turn { id, cost, from }) = self.turns().next() {
-            self.dismiss(now, id);
+            self.dismiss(now, id, false);
             self.start(now, cost, from);
             let lumps = self.budget.right().has_lumps() && self.budget.bucket().takes_lumps(cost);
             if lumps && self.waiters.is_empty() {
@@ -367,7 +381,7 @@ impl NodeGroup {
         if self.budget.right().is_shadow() {
             // They wait since before the limit was in shadow.
             let (id, _) = self.waiters.first()?;
-            self.dismiss(now, id);
+            self.dismiss(now, id, false);
             self.consumption.throttled += 1;
             return Some((id, Ok(Admitted::Over)));
         }
@@ -375,7 +389,7 @@ impl NodeGroup {
         if deadline > now {
             return None;
         }
-        let waiter = self.dismiss(now, late)?;
+        let waiter = self.dismiss(now, late, true)?;
         self.consumption.throttled += 1;
         Some((late, Err(self.refusal(now, waiter.cost))))
     }

@@ -256,7 +256,7 @@ impl NodeGroup {
         let lump_for = self.turns().waits_for_lump();
         let head = lump_for.or(self.waiters.first()).map_or(Ru::ZERO, |(_, first)| first.cost);
         let beside = if lump_for.is_some() { self.turns().beside() } else { Ru::ZERO };
-        let steady = self.offered_small(now);
+        let steady = (self.demand.rate(now) - self.large_demand.rate(now)).max(Rate::ZERO);
         self.renewal.question.tell(Told { load: demand, waiters: !self.waiters.is_empty() });
         self.renewal.reasons.needed_at = None;
         if self.budget.right().has_lumps() && head > self.max_fit().scale(1, LUMP_PART) {

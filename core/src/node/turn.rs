@@ -9,7 +9,7 @@
 use super::NodeGroup;
 use super::budget::{Budget, From};
 use super::quota::Quota;
-use crate::units::{Rate, Ru, Time};
+use crate::units::{Ru, Time};
 use crate::usage::Total;
 use crate::waiters::{Waiter, WaiterId, Waiters};
 
@@ -144,10 +144,5 @@ impl NodeGroup {
             self.large_demand.arrived(now, first.cost);
             self.waiters.enlarge(id);
         }
-    }
-
-    /// RU/s offered in operations that fit the bucket.
-    pub(super) fn offered_small(&mut self, now: Time) -> Rate {
-        (self.demand.rate(now) - self.large_demand.rate(now)).max(Rate::ZERO)
     }
 }

@@ -67,7 +67,38 @@ fn what_a_waiter_waited_counts_however_its_wait_ends() {
         meet(&mut node, waiter);
         let counted = node.consumption();
         assert_eq!((counted.waited_us, counted.throttled), (40_000, throttled), "{end}");
+        let unreported = node.take_unreported().unwrap();
+        let waited = (unreported.since_us, unreported.waited.ended(), unreported.waited.within(99));
+        assert_eq!(waited, (0, 1, Some(Span(40_960))), "{end}");
+        assert_eq!(unreported.waited.in_vain(), u32::from(end != "admitted"), "{end}");
+        assert_eq!(node.take_unreported(), None, "{end}");
         assert_eq!(node.state(at(42)).waiting, 0, "{end}");
+    }
+}
+
+/// Each report begins where the one before ended, and has nothing of operations that did not wait.
+#[test]
+fn waits_are_reported_once() {
+    let mut node = node(terms(100, 10, 0));
+    let mut since = 0;
+    for round in 0..5 {
+        let now = 1_000 * (round + 1);
+        node.ask(at(now), round + 2);
+        node.on_grant(
+            at(now),
+            round + 2,
+            &Grant::Leased(LeaseTerms { fill: Ru::whole(2), ..terms(100, 10, 0) }),
+        );
+        while node.try_acquire(at(now), Ru::whole(1)).is_ok() {}
+        assert_eq!(node.take_unreported(), None, "nothing waited");
+        queued(node.acquire(at(now), Ru::whole(1), at(now + 900)));
+        queued(node.acquire(at(now), Ru::whole(1), at(now + 900)));
+        assert_eq!(node.poll(at(now)), None);
+        while node.poll(at(now + 50)).is_some() {}
+        let unreported = node.take_unreported().unwrap();
+        assert_eq!((unreported.since_us, unreported.waited.ended()), (since, 2));
+        since = node.consumption().waited_us;
+        assert_eq!(since, u128::from(round + 1) * 100_000);
     }
 }
 
@@ -82,6 +113,7 @@ fn an_estimate_that_never_fits_is_not_refused() {
     assert_eq!(node.poll(at(30)), Some((waiter, Err(never))));
     assert_eq!(node.acquire_estimated(at(30), Ru::whole(1_001), at(9_000)), Err(never));
     assert_eq!((node.consumption().throttled, node.consumption().waited_us), (0, 30_000));
+    assert_eq!(node.take_unreported().map(|unreported| unreported.waited.in_vain()), Some(0));
     assert_eq!(
         node.acquire_estimated(at(30), Ru::whole(1_000), at(9_000)),
         Ok(Acquired::Now(Admitted::Paid))

@@ -32,7 +32,7 @@ pub(super) fn renew(lab: &mut Lab, slot: usize, input: &mut Input<'_>) -> Option
     let (name, incarnation) = who(lab, slot)?;
     let seq = seq(lab, &name, incarnation, input);
     let entries = (0..input.below(4)).map(|_| entry(lab, &name, input)).collect();
-    let reports = reports(lab, &name, incarnation, input);
+    let mut reports = reports(lab, &name, incarnation, input);
     let node = (input.below(8) == 0).then(|| v1::NodeStats {
         process_cpu_ns: input.number(),
         metered_cpu_ns: input.number(),
@@ -41,7 +41,21 @@ pub(super) fn renew(lab: &mut Lab, slot: usize, input: &mut Input<'_>) -> Option
     // Read last, so that inputs of before mean what they meant.
     let (sent_us, answer_within_us) =
         if input.below(2) == 0 { (0, 0) } else { (input.number(), input.number()) };
+    reports
+        .iter_mut()
+        .for_each(|report| report.waited = (0..input.below(3)).map(|_| waited(input)).collect());
     Some(v1::Renew { seq, entries, reports, node, sent_us, answer_within_us })
+}
+
+/// Waits that ended.
+fn waited(input: &mut Input<'_>) -> v1::Waited {
+    let numbers = |input: &mut Input<'_>| (0..input.below(4)).map(|_| u32::from(input.byte())).collect();
+    v1::Waited {
+        since_us: input.number(),
+        lengths: numbers(input),
+        waits: numbers(input),
+        in_vain: u32::from(input.byte()),
+    }
 }
 
 /// The last message of a stream.
@@ -157,7 +171,7 @@ fn reports(lab: &Lab, name: &str, incarnation: u64, input: &mut Input<'_>) -> Ve
             _ => {}
         }
         let total = (input.below(16) != 15).then_some(total);
-        reports.push(v1::Report { group, incarnation: of, total });
+        reports.push(v1::Report { group, incarnation: of, total, ..v1::Report::default() });
     }
     reports
 }

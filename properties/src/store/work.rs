@@ -57,6 +57,7 @@ pub(super) fn renew(service: &Service, node: &str, incarnation: u64, groups: &[&
         group: (*group).to_owned(),
         incarnation: 0,
         total: Ok(total.into()),
+        waited: Vec::new(),
     });
     let renewal =
         RenewIn { seq: 1, entries: entries.collect(), reports: reports.collect(), ..RenewIn::default() };

@@ -142,7 +142,7 @@ impl Lab {
             usage: Some(v1::Usage { write_bytes: 9, ..v1::Usage::default() }),
             ..v1::Consumption::default()
         };
-        let report = v1::Report { group: group.into(), incarnation: 0, total: Some(total) };
+        let report = v1::Report { group: group.into(), total: Some(total), ..v1::Report::default() };
         let renew = v1::Renew { seq: 1, reports: vec![report], ..v1::Renew::default() };
         let (asks, stream) = tokio::sync::mpsc::channel(2);
         for kind in [Kind::Hello(hello), Kind::Renew(renew)] {

@@ -1,7 +1,9 @@
 use super::*;
 use tidegate_controller::quantity::Count;
+use tidegate_core::units::Span;
+use tidegate_core::waited::Waited;
 
-use crate::sample::sum_up;
+use crate::sample::{NodeShare, sum_up};
 use crate::table::width;
 use crate::view::ConsumptionView;
 
@@ -29,8 +31,18 @@ fn samples() -> Vec<GroupSample> {
     ];
     samples[4].total.throttled = Count(7);
     samples[1].waiting = 3;
+    samples[1].nodes = [("till-1", "60", 3), ("till-2", "20", 0)].map(share).into();
+    let mut waited = Waited::default();
+    (0..97).for_each(|_| waited.count(Span::millis(40), false));
+    (0..3).for_each(|_| waited.count(Span::millis(300), true));
+    samples[1].waited = Some(Box::new(waited));
+    (samples[1].total.cpu_micro_ru, samples[1].total.read_micro_ru) = (Count(6_000_000), Count(3_000_000));
     sum_up(&mut samples);
     samples
+}
+
+fn share((client, rate, waiting): (&str, &str, u64)) -> NodeShare {
+    NodeShare { client: client.to_owned(), rate: rate.to_owned(), demand: rate.to_owned(), waiting }
 }
 
 fn board() -> Board {
@@ -59,14 +71,14 @@ fn a_parent_shows_what_its_children_use_and_groups_without_use_are_hidden() {
         [
             "http://127.0.0.1:7420  every 1s  2025-12-31 23:59:59Z",
             "3 of 5 groups  419 RU/s  3 waiting  7 refused  (no room for POOL (RU), LEASES)",
-            "              CAP  ADMITTED                    TOTAL  LEASED  DEMAND",
-            "GROUP▼     (RU/s)    (RU/s)  WAITING  REFUSED   (RU)  (RU/s)  (RU/s)",
-            "analytics     500       119        3        0     11       0       0",
-            "  boards      100      99.5        3        0      9       0       0",
-            "shop         2000       300        0        7     70       0       0",
+            "              CAP  ADMITTED            P99           TOTAL  LEASED  DEMAND",
+            "GROUP▼     (RU/s)    (RU/s)  WAITING  (ms)  REFUSED   (RU)  (RU/s)  (RU/s)",
+            "analytics     500       119        3   327        0     11       0       0",
+            "  boards      100      99.5        3   327        0      9       0       0",
+            "shop         2000       300        0     -        7     70       0       0",
             "",
             "",
-            "q quit  ? help  / filter  <- -> sort  r turn  t tree  a all  p pause  + -",
+            "q quit  ? help  Enter group  / find  <- -> sort  r turn  t tree  a all  p pause…",
         ]
         .map(str::to_owned)
     );
@@ -74,11 +86,13 @@ fn a_parent_shows_what_its_children_use_and_groups_without_use_are_hidden() {
 
 #[test]
 fn every_line_fits_every_terminal() {
-    for (help, color) in [(false, false), (false, true), (true, false)] {
+    let shown = [Shown::Groups, Shown::Help, Shown::Group(Detail::default())];
+    for (shown, color) in shown.into_iter().flat_map(|shown| [(shown.clone(), false), (shown, true)]) {
         for columns in [1, 20, 40, 60, 80, 120, 200] {
             for rows in [1, 2, 5, 24, 50] {
                 let mut board = board();
-                board.help = help;
+                board.shown = shown.clone();
+                board.chosen = "boards".to_owned();
                 board.all = true;
                 let mut narrow = screen(columns, rows);
                 let lines = board.lines(&narrow);
@@ -194,6 +208,52 @@ fn it_pauses_and_looks_as_often_as_it_is_told() {
     assert_eq!(board.interval(), Duration::from_secs(60));
     (0..20).for_each(|_| assert_eq!(board.press(Press::Char('+')), Act::Look));
     assert_eq!(board.interval(), Duration::from_millis(100));
+}
+
+#[test]
+fn enter_shows_the_waits_parts_and_nodes_of_one_group() {
+    let mut board = board();
+    press(&mut board, "j");
+    assert_eq!(board.press(Press::Enter), Act::Draw);
+    let lines = board.lines(&screen(80, 30));
+    let expected = [
+        "WAITS IN THE LAST MINUTE  IN VAIN  P50 (ms)  P99 (ms)  LONGEST (ms)",
+        "                     100        3      40.9       327           327",
+        "",
+        "CAUSE    NOW (RU/s)  SHARE NOW (%)  TOTAL (RU)  SHARE (%)",
+        "CPU               -              -           6       66.6",
+        "read              -              -           3       33.3",
+        "write             -              -           0        0.0",
+        "network           -              -           0        0.0",
+        "flat              -              -           0        0.0",
+        "",
+        "NODE    LEASED (RU/s)  SHARE (%)  DEMAND (RU/s)  WAITING",
+        "till-1             60       75.0             60        3",
+        "till-2             20       25.0             20        0",
+    ];
+    let from = lines.iter().position(|line| line.starts_with("WAITS")).unwrap();
+    assert_eq!(lines[from..from + expected.len()], expected.map(str::to_owned), "{lines:#?}");
+    assert!(lines.iter().any(|line| line.starts_with("boards")), "{lines:#?}");
+    assert!(lines[29].contains("Enter all groups"), "{lines:#?}");
+    // Two seconds later it was charged 4 RU more for CPU; looks before the last ten seconds do not count.
+    let mut later = samples();
+    later[1].total.cpu_micro_ru = Count(10_000_000);
+    sum_up(&mut later);
+    board.saw(later.clone(), 1_767_225_601_999);
+    let cpu =
+        |board: &mut Board| board.lines(&screen(80, 30)).into_iter().find(|line| line.starts_with("CPU"));
+    assert_eq!(cpu(&mut board).unwrap(), "CPU               2          100.0          10       76.9");
+    board.saw(later.clone(), 1_767_225_612_999);
+    assert_eq!(cpu(&mut board).unwrap(), "CPU               0              -          10       76.9");
+    // Arrows go to other groups; what is gone is said to be.
+    board.press(Press::Up);
+    let lines = board.lines(&screen(80, 30));
+    assert!(lines.iter().any(|line| line.starts_with("analytics ")), "{lines:#?}");
+    assert!(lines.iter().any(|line| line.contains("no node holds a lease of it")), "{lines:#?}");
+    board.saw(later.split_off(2), 1_767_225_613_999);
+    assert!(board.lines(&screen(80, 30)).contains(&"group analytics is gone".to_owned()));
+    assert_eq!(board.press(Press::Escape), Act::Draw);
+    assert!(board.lines(&screen(80, 10))[1].starts_with("1 of 3 groups"));
 }
 
 #[test]
