@@ -3,8 +3,9 @@
 use fantoccini::Locator;
 use fantoccini::key::Key;
 use tidegate_controller::config::Authentication;
-use tidegate_test_servers::Browser;
+use tidegate_test_servers::{Browser, script};
 
+use super::looks::barriers;
 use super::stage::{Site, tab};
 
 const SIZE: (u32, u32) = (1_280, 1_000);
@@ -117,6 +118,57 @@ async fn all_of_it_is_reached_by_the_keyboard_and_a_live_list_keeps_the_focus() 
     tab.click("#pause").await;
     tab.until_says("Paused").await;
     assert!(tab.complaints().await.is_empty());
+    tab.close().await;
+    site.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_change_would_have_met_is_replayed_before_it_is_saved() {
+    let mut site = Site::start(Authentication::Off).await;
+    site.group("shop", "", "2000");
+    let driver = Browser::start().unwrap();
+    let tab = tab(&driver, (360, 780), true).await;
+    tab.open(&site.url("/console/groups/shop/edit")).await;
+    // By the keyboard.
+    tab.run("document.getElementById('replayed').focus()").await;
+    let press = async |key: Key| {
+        tab.client.active_element().await.unwrap().send_keys(&key.to_string()).await.unwrap();
+    };
+    press(Key::Tab).await;
+    assert_eq!(tab.run("return document.activeElement.id").await, "ask-what-if");
+    press(Key::Enter).await;
+    tab.until_says("No history yet").await;
+    assert_eq!(tab.run("return location.pathname").await, "/console/groups/shop/edit");
+
+    let load = site.load("shop").await;
+    let shown =
+        "document.getElementById('ask-what-if').click(); return document.getElementById('what-if').innerText";
+    tab.fill("#field-ru_per_sec", "1").await;
+    tab.until("figures", &format!("{shown}.includes('These settings would have throttled')")).await;
+    tab.until(
+        "more throttled than nothing",
+        &format!("{shown}.match(/would have throttled (\\S+) %/)?.[1] > 0"),
+    )
+    .await;
+    let axe = script("axe-core", "axe.min.js").unwrap();
+    assert_eq!(barriers(&tab, &axe).await, Vec::<String>::new());
+    let is_old = "return !document.querySelector('#what-if .old').hidden";
+    assert_eq!(tab.run(is_old).await, false);
+    tab.fill("#field-ru_per_sec", "3").await;
+    tab.until("a note that it is of other settings", is_old).await;
+    tab.run("document.getElementById('replayed').value = '24h'").await;
+    tab.click("#ask-what-if").await;
+    tab.until(
+        "figures of a limit of 3",
+        "return document.getElementById('what-if').innerText.includes('3 RU/s')",
+    )
+    .await;
+    assert_eq!(tab.run(is_old).await, false);
+    assert_eq!(tab.run("return document.documentElement.scrollWidth <= window.innerWidth").await, true);
+    let stored = site.running().service().definitions().group("shop").unwrap().group;
+    assert_eq!(stored.ru_per_sec, "2000", "nothing was saved");
+    assert!(tab.complaints().await.is_empty());
+    drop(load);
     tab.close().await;
     site.stop().await;
 }

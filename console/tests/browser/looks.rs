@@ -61,7 +61,7 @@ async fn site() -> Site {
 }
 
 /// What axe finds on a page, with the parts of the page.
-async fn barriers(tab: &Tab, axe: &str) -> Vec<String> {
+pub(crate) async fn barriers(tab: &Tab, axe: &str) -> Vec<String> {
     tab.run(axe).await;
     let run = "const done = arguments[arguments.length - 1]; axe.run(document).then(found => done(found.violations.map(
         of => of.id + ': ' + of.help + ' at ' + of.nodes.slice(0, 3).map(node => node.html.slice(0, 160)).join(' | '))))";
@@ -148,6 +148,13 @@ async fn pictures() {
             tab.open(&site.url(path)).await;
             if name == "overview" {
                 tab.until("a chart", "return document.querySelectorAll('.column').length > 30").await;
+            }
+            if name == "edit" {
+                tab.fill("#field-ru_per_sec", "30").await;
+                let replayed = "document.getElementById('ask-what-if').click(); \
+                                return !!document.querySelector('#what-if table')";
+                tab.until("a replay", replayed).await;
+                tab.run("if (innerWidth < 600) document.getElementById('replay').scrollIntoView()").await;
             }
             let scheme = if is_dark { "dark" } else { "light" };
             tab.save(&folder.join(format!("{name}-{}-{scheme}.png", size.0))).await;

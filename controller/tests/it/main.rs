@@ -62,6 +62,8 @@ mod recoveries;
 #[cfg(test)]
 mod recovery;
 #[cfg(test)]
+mod replays;
+#[cfg(test)]
 mod rest;
 #[cfg(test)]
 mod retired;
