@@ -110,7 +110,8 @@ pub(crate) fn faults(faults: &[(String, String)]) -> Markup {
     }
 }
 
-fn shown(value: &str) -> &str {
+/// A value, or a dash for none.
+pub(crate) fn shown(value: &str) -> &str {
     if value.is_empty() { "–" } else { value }
 }
 

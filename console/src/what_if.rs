@@ -200,7 +200,7 @@ fn recorded(reply: &v1::WhatIfReply) -> Markup {
             "Recorded from " (moment(reply.from_unix_s.saturating_mul(1_000))) " to " (moment(reply.to_unix_s.saturating_mul(1_000)))
             ", of the group" @if below > 0 { " and " (grouped(below.into())) " below it" } ": "
             (amount(&reply.recorded_ru)) " by " (grouped(reply.recorded_operations.into())) " operations, "
-            (grouped(reply.recorded_throttled.into())) " throttled; wanted were " (amount(&reply.wanted_ru)) ", at most "
+            (grouped(reply.recorded_throttled.into())) " throttled; " (amount(&reply.wanted_ru)) " wanted, at most "
             (rate(&reply.peak_ru_per_sec)) "."
         }
         p.hint { "A " (reply.resolution) " does not say when in it operations came. Evenly: at equal distances, near the truth of many "

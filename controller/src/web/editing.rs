@@ -194,7 +194,7 @@ fn unsaved(visitor: &Visitor, group: Option<&str>, sent: &Sent, faults: Vec<(Str
 /// that saving it once more is a decision.
 fn conflict(web: &Web, visitor: &Visitor, now: &v1::Group, group: &v1::Group, sent: &Sent) -> Response {
     let changes = web.changes(visitor, &now.name).unwrap_or_default();
-    let by = changes.first().map_or_else(String::new, |entry| format!(" by {}", entry.actor));
+    let by = changes.0.first().map_or_else(String::new, |last| format!(" by {}", last.entry.actor));
     let text = format!(
         "{} was changed{by} while you were typing, and nothing was saved. Beside the form stands what your values would \
          change now; save once more if you mean it.",

@@ -7,10 +7,11 @@ use axum::extract::{Path, Query, RawQuery, State};
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
+use tidegate_console::audit::{self as log, Log};
 use tidegate_console::prices::Prices;
 use tidegate_console::statement::Statement;
 use tidegate_console::statements::{self, ORDERS, Statements};
-use tidegate_console::{assets, audit as log, login as form};
+use tidegate_console::{assets, login as form};
 use tidegate_core::usage::Usage;
 use tidegate_cost_model::Field;
 
@@ -158,6 +159,7 @@ pub(super) async fn prices(
 #[serde(default)]
 pub(super) struct Before {
     before: u64,
+    group: String,
     r#as: String,
 }
 
@@ -168,13 +170,14 @@ pub(super) async fn audit(
     Query(of): Query<Before>,
 ) -> Response {
     blocking(web, visitor, move |web, visitor| {
-        let is_csv = of.r#as == "csv";
-        let most = if is_csv { CSV_ENTRIES } else { log::PAGE };
-        let entries = web.service.definitions().audit_log(of.before, most)?;
-        if is_csv {
+        let group = of.group.trim();
+        if of.r#as == "csv" {
+            let entries = web.service.definitions().audit_log(group, of.before, CSV_ENTRIES)?;
             return Ok(reply::csv("audit", log::csv(&entries)));
         }
-        Ok(reply::page(log::page(&entries, of.before, &visitor.viewer)))
+        let (entries, more) = web.log(group, of.before, log::PAGE)?;
+        let page = Log { entries: &entries, more, before: of.before, group };
+        Ok(reply::page(page.page(&visitor.viewer)))
     })
     .await
 }

@@ -404,9 +404,18 @@ async fn a_tenant_sees_the_console_of_its_own_groups() {
         assert!(page.status == 200 && !page.text.contains("of-others"), "{path}: {page:?}");
     }
     assert!(browser.get("/console/groups").await.text.contains("group-own"));
+    // Who changed a definition is nothing for a tenant.
+    assert!(!browser.get("/console/groups/own").await.text.contains("History of the definition"));
+    assert!(viewer.get("/console/groups/own").await.text.contains("History of the definition"));
     assert_eq!(browser.get("/console/groups/of-others").await.status, 404);
     assert_eq!(browser.get("/console/groups/of-others?range=24h").await.status, 404);
-    for path in ["/console/audit", "/console/nodes", "/console/prices", "/console/groups/own/edit"] {
+    for path in [
+        "/console/audit",
+        "/console/nodes",
+        "/console/prices",
+        "/console/groups/own/edit",
+        "/console/audit?group=own",
+    ] {
         assert_eq!(browser.get(path).await.status, 403, "{path}");
     }
     for view in ["%2Fconsole%2Fnodes", "%2Fconsole%2Faudit"] {

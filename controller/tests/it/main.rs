@@ -50,6 +50,8 @@ mod jwt;
 #[cfg(test)]
 mod large;
 #[cfg(test)]
+mod logs;
+#[cfg(test)]
 mod naive;
 #[cfg(test)]
 mod narrowed;
