@@ -84,6 +84,20 @@ function follow(live) {
   });
 }
 
+// Sends what stands in a form, and puts the answer into its place unless something newer was asked.
+async function ask(form, address, place, isNewest, failed) {
+  try {
+    const answer = await fetch(address, { method: "POST", body: new URLSearchParams(new FormData(form)) });
+    const text = await answer.text();
+    if (!isNewest()) return;
+    if (answer.ok) { place.innerHTML = text; localise(place); }
+    else if (answer.status === 401) place.textContent = "You are no longer logged in: log in in another tab, and go on here; what you typed is still here.";
+    else place.textContent = failed;
+  } catch {
+    if (isNewest()) place.textContent = "The controller does not answer; what you typed is still here.";
+  }
+}
+
 // What saving a form would do, as one types.
 function check(form) {
   const effect = document.getElementById("effect");
@@ -91,19 +105,31 @@ function check(form) {
   let asked = 0;
   form.addEventListener("input", () => {
     clearTimeout(timer);
-    timer = setTimeout(async () => {
+    timer = setTimeout(() => {
       const mine = ++asked;
-      try {
-        const answer = await fetch(form.dataset.check, { method: "POST", body: new URLSearchParams(new FormData(form)) });
-        const text = await answer.text();
-        if (mine !== asked) return;
-        if (answer.ok) effect.innerHTML = text;
-        else if (answer.status === 401) effect.textContent = "You are no longer logged in: log in in another tab, and go on here; what you typed is still here.";
-        else effect.textContent = "It could not be checked; what you typed is still here.";
-      } catch {
-        if (mine === asked) effect.textContent = "The controller does not answer; what you typed is still here.";
-      }
+      ask(form, form.dataset.check, effect, () => mine === asked, "It could not be checked; what you typed is still here.");
     }, 300);
+  });
+}
+
+// What recorded demand would have met, when it is asked for: a replay takes the controller a while, so one at a time.
+function replay(form) {
+  const shown = document.getElementById("what-if");
+  const button = document.getElementById("ask-what-if");
+  if (!button) return;
+  let isAsking = false;
+  let typed = 0;
+  const old = (isOld) => { for (const note of shown.querySelectorAll(".old")) note.hidden = !isOld; };
+  form.addEventListener("input", () => { typed += 1; old(true); });
+  button.addEventListener("click", async (event) => {
+    event.preventDefault();
+    if (isAsking) return;
+    isAsking = true;
+    const before = typed;
+    shown.textContent = "Replaying…";
+    await ask(form, form.dataset.replay, shown, () => true, "It could not be replayed; what you typed is still here.");
+    old(typed !== before);
+    isAsking = false;
   });
 }
 
@@ -111,4 +137,4 @@ localise(document);
 const live = document.getElementById("live");
 if (live) follow(live);
 const form = document.querySelector("form[data-check]");
-if (form) check(form);
+if (form) { check(form); replay(form); }

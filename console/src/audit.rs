@@ -4,8 +4,10 @@ use maud::{Markup, html};
 use tidegate_proto::v1;
 
 use crate::csv;
+use crate::form::{Changed, shown};
 use crate::frame::{self, Place};
-use crate::quantity::{moment, utc};
+use crate::link::Link;
+use crate::quantity::{grouped, moment, utc};
 use crate::viewer::Viewer;
 
 /// Entries of a page.
@@ -13,34 +15,105 @@ pub const PAGE: u32 = 50;
 /// Characters of a state that are shown at first; all of it is there when it is opened.
 const MOST_STATE: usize = 80;
 
-/// The page; `before` is the id that the entries are older than, 0 for the newest.
-pub fn page(entries: &[v1::AuditEntry], before: u64, viewer: &Viewer) -> Markup {
-    let oldest = entries.last().map_or(0, |entry| entry.id);
-    let link = Place::Audit.link();
-    let is_full = entries.len() >= usize::try_from(PAGE).unwrap_or(usize::MAX);
-    let content = html! {
-        form.filters { a href=(link.clone().with("before", if before == 0 { String::new() } else { before.to_string() }).with("as", "csv")) { "CSV" } }
-        @if entries.is_empty() { p.empty { "Nothing was changed yet." } } @else { (table(entries)) }
-        nav.pages aria-label="Pages of the log" {
-            @if before != 0 { a href=(link) { "Newest" } }
-            @if is_full && oldest > 1 { a href=(link.with("before", oldest)) rel="next" { "Older" } }
-        }
-    };
-    frame::page("Audit", Some(Place::Audit), Some(viewer), &content)
+/// An entry, with what it changed in the definition of a group.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Entry {
+    /// What the log has.
+    pub entry: v1::AuditEntry,
+    /// The fields that a group was made with or that were altered; `None` where the log has no whole definition, or the
+    /// entry is of something else.
+    pub changed: Option<Vec<Changed>>,
+    /// The revision of the definition from then on; 0 where there is none.
+    pub revision: u64,
 }
 
-/// Entries as a table.
-pub(crate) fn table(entries: &[v1::AuditEntry]) -> Markup {
+/// The page.
+#[derive(Clone, Debug)]
+pub struct Log<'l> {
+    /// Newest first.
+    pub entries: &'l [Entry],
+    /// Whether there are older ones.
+    pub more: bool,
+    /// The id that they are older than; 0 for the newest.
+    pub before: u64,
+    /// The group that they are of; empty for all.
+    pub group: &'l str,
+}
+
+impl Log<'_> {
+    /// The entries of a group, or all.
+    pub fn link(group: &str) -> Link {
+        Place::Audit.link().with("group", group)
+    }
+
+    /// The page.
+    pub fn page(&self, viewer: &Viewer) -> Markup {
+        let link = Self::link(self.group);
+        let before = if self.before == 0 { String::new() } else { self.before.to_string() };
+        let content = html! {
+            form.filters method="get" action=(Place::Audit.link()) {
+                label { "Definition of group " input name="group" value=(self.group) maxlength="64" size="24" autocomplete="off" spellcheck="false"; }
+                button type="submit" { "Show" }
+                @if !self.group.is_empty() { a href=(Place::Audit.link()) { "All changes" } }
+                a href=(link.clone().with("before", before).with("as", "csv")) { "CSV" }
+            }
+            @match (self.entries.is_empty(), self.group.is_empty()) {
+                (true, true) => p.empty { "Nothing was changed yet." },
+                (true, false) => p.empty { "The log has no change of a group " bdi { (self.group) } "." },
+                _ => (table(self.entries)),
+            }
+            nav.pages aria-label="Pages of the log" {
+                @if self.before != 0 { a href=(link.clone()) { "Newest" } }
+                (older(&link, self.entries, self.more))
+            }
+        };
+        frame::page("Audit", Some(Place::Audit), Some(viewer), &content)
+    }
+}
+
+/// The way to older entries, if there are some.
+fn older(link: &Link, entries: &[Entry], more: bool) -> Markup {
+    let oldest = entries.last().filter(|_| more);
+    html! { @if let Some(oldest) = oldest { a href=(link.clone().with("before", oldest.entry.id)) rel="next" { "Older" } } }
+}
+
+/// The newest changes of a group's definition, and the way to the others.
+pub(crate) fn history(group: &str, entries: &[Entry], more: bool) -> Markup {
+    html! {
+        @if entries.is_empty() { p.empty { "None that the log still has." } } @else { (table(entries)) }
+        p { (older(&Log::link(group), entries, more)) }
+    }
+}
+
+fn table(entries: &[Entry]) -> Markup {
     html! {
         div.scrolls tabindex="0" role="group" aria-label="Entries of the audit log" { table {
-            thead { tr { th scope="col" { "When" } th scope="col" { "Who" } th scope="col" { "Did" } th scope="col" { "Before and after" } } }
-            tbody { @for entry in entries { tr {
+            thead { tr { th scope="col" { "When" } th scope="col" { "Who" } th scope="col" { "Did" } th scope="col" { "What changed" } } }
+            tbody { @for Entry { entry, changed, revision } in entries { tr {
                 td { (moment(entry.unix_ms)) }
                 td { bdi { (who(entry)) } @if !entry.comment.is_empty() && !entry.identity.is_empty() { br; small { bdi { (entry.comment) } } } }
-                td { (entry.action) " " bdi { (entry.subject) } }
-                td.text { (state("before", &entry.before)) (state("after", &entry.after)) }
+                td { (entry.action) " " bdi { (entry.subject) } @if *revision > 0 { br; small { "revision " (grouped((*revision).into())) } } }
+                td.text {
+                    @match changed {
+                        Some(changed) => (fields(entry, changed)),
+                        None => { (state("before", &entry.before)) (state("after", &entry.after)) }
+                    }
+                }
             } } }
         } }
+    }
+}
+
+/// The fields that changed, with the whole states behind them.
+fn fields(entry: &v1::AuditEntry, changed: &[Changed]) -> Markup {
+    let is_new = entry.before.is_empty();
+    html! {
+        ul.changed {
+            @for of in changed { li { code { (of.field) } ": "
+                @if !is_new { bdi { (shown(&of.before)) } " → " } bdi { (shown(&of.after)) } } }
+            @if changed.is_empty() { li { "No field." } }
+        }
+        details { summary { "Whole definition" } (whole("before", &entry.before)) (whole("after", &entry.after)) }
     }
 }
 
@@ -60,6 +133,10 @@ fn state(name: &str, text: &str) -> Markup {
             }
         }
     }
+}
+
+fn whole(name: &str, text: &str) -> Markup {
+    html! { @if !text.is_empty() { p { (name) ": " code { (text) } } } }
 }
 
 /// The entries as CSV.
@@ -105,11 +182,45 @@ mod tests {
             after: format!("{{\"comment\":\"<b>{}\"}}", "x".repeat(200)),
             ..v1::AuditEntry::default()
         };
-        let entries: Vec<_> = (2..52).rev().map(entry).collect();
-        let text = page(&entries, 0, &viewer(true, true)).into_string();
+        let log: Vec<_> = (2..52).rev().map(entry).collect();
+        let entries: Vec<_> =
+            log.iter().map(|entry| Entry { entry: entry.clone(), ..Entry::default() }).collect();
+        let page = |group, more| {
+            let log = Log { entries: &entries, more, before: 0, group };
+            log.page(&viewer(true, true)).into_string()
+        };
+        let text = page("", true);
         assert!(text.contains("ann (token of operator, 127.0.0.1:1)") && text.contains("before=2"), "{text}");
         assert!(text.contains("<details>") && !text.contains("<b>x"), "{text}");
-        assert!(!page(&entries[..3], 0, &viewer(true, true)).into_string().contains("Older"));
-        assert_eq!(csv(&entries).lines().count(), 51);
+        assert!(!page("", false).contains("Older"));
+        assert!(page("shop", true).contains("audit?group=shop&amp;before=2"), "{}", page("shop", true));
+        assert_eq!(csv(&log).lines().count(), 51);
+    }
+
+    #[test]
+    fn a_definition_shows_which_fields_changed() {
+        let changed = |before: &str| Changed {
+            field: "comment".to_owned(),
+            before: before.to_owned(),
+            after: "<i>".to_owned(),
+        };
+        let entry = v1::AuditEntry {
+            id: 7,
+            action: "alter group".to_owned(),
+            before: "{}".to_owned(),
+            after: "{}".to_owned(),
+            ..v1::AuditEntry::default()
+        };
+        let text = |entry: v1::AuditEntry, before: &str| {
+            let entries = [Entry { entry, changed: Some(vec![changed(before)]), revision: 1_234 }];
+            history("shop", &entries, true).into_string()
+        };
+        let altered = text(entry.clone(), "");
+        let shown = "<code>comment</code>: <bdi>–</bdi> → <bdi>&lt;i&gt;</bdi>";
+        assert!(altered.contains(shown) && altered.contains("revision 1,234"), "{altered}");
+        assert!(altered.contains("/console/audit?group=shop&amp;before=7"), "{altered}");
+        let made = text(v1::AuditEntry { before: String::new(), ..entry }, "");
+        assert!(made.contains("<code>comment</code>: <bdi>&lt;i&gt;</bdi>"), "{made}");
+        assert!(history("shop", &[], false).into_string().contains("None that the log still has"));
     }
 }

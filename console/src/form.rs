@@ -8,6 +8,7 @@ use crate::frame::{self, Place, form_key};
 use crate::link::Link;
 use crate::quantity::grouped;
 use crate::viewer::Viewer;
+use crate::what_if::{self, Past, Replay};
 
 /// The field with the revision that the viewer saw.
 pub const REVISION: &str = "expected_revision";
@@ -68,12 +69,8 @@ pub struct Effect {
 impl Effect {
     /// The fragment beside the form.
     pub fn markup(&self) -> Markup {
-        let whole = self.faults.iter().filter(|(field, _)| field.is_empty());
         html! {
-            @for (_, message) in whole { p.notice.bad { (message) } }
-            @for (field, message) in self.faults.iter().filter(|(field, _)| !field.is_empty()) {
-                p.notice.bad { a href={ "#field-" (field) } { code { (field) } } ": " (message) }
-            }
+            (faults(&self.faults))
             @if self.faults.is_empty() {
                 @if self.changed.is_empty() { p { "Nothing changes." } } @else {
                     table { caption { "What changes" }
@@ -103,8 +100,32 @@ impl Effect {
     }
 }
 
-fn shown(value: &str) -> &str {
+/// What is wrong, with the way to the field; an empty field is the whole.
+pub(crate) fn faults(faults: &[(String, String)]) -> Markup {
+    html! {
+        @for (_, message) in faults.iter().filter(|(field, _)| field.is_empty()) { p.notice.bad { (message) } }
+        @for (field, message) in faults.iter().filter(|(field, _)| !field.is_empty()) {
+            p.notice.bad { a href={ "#field-" (field) } { code { (field) } } ": " (message) }
+        }
+    }
+}
+
+/// A value, or a dash for none.
+pub(crate) fn shown(value: &str) -> &str {
     if value.is_empty() { "–" } else { value }
+}
+
+/// What stands beside a form.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Beside<'f> {
+    /// What saving would do, once that was asked.
+    pub effect: Option<&'f Effect>,
+    /// What the recorded demand would have met, once that was asked.
+    pub replay: Option<&'f Replay>,
+    /// The time that is chosen for it.
+    pub past: Past,
+    /// Somebody changed the group in the meantime: who, and what.
+    pub conflict: Option<&'f str>,
 }
 
 /// The form.
@@ -118,10 +139,8 @@ pub struct Form<'f> {
     pub values: &'f Values,
     /// The revision that the viewer saw.
     pub revision: u64,
-    /// What saving would do, once that was asked.
-    pub effect: Option<&'f Effect>,
-    /// Somebody changed the group in the meantime: who, and what.
-    pub conflict: Option<&'f str>,
+    /// See there.
+    pub beside: &'f Beside<'f>,
 }
 
 impl Form<'_> {
@@ -137,9 +156,9 @@ impl Form<'_> {
     pub fn page(&self, viewer: &Viewer) -> Markup {
         let title = self.group.map_or_else(|| "New group".to_owned(), |group| format!("Change {group}"));
         let content = html! {
-            @if let Some(conflict) = self.conflict { p.notice.warn role="alert" { (conflict) } }
+            @if let Some(conflict) = self.beside.conflict { p.notice.warn role="alert" { (conflict) } }
             div.beside {
-                form.card #definition method="post" action=(Self::link(self.group)) data-check=(Link::to(&["check"])) {
+                form.card #definition method="post" action=(Self::link(self.group)) data-check=(Link::to(&["check"])) data-replay=(Link::to(&["what-if"])) {
                     (form_key(viewer))
                     input type="hidden" name=(REVISION) value=(self.revision);
                     @if self.group.is_none() {
@@ -156,8 +175,12 @@ impl Form<'_> {
                         a href=(self.group.map_or_else(|| Place::Groups.link(), Link::group)) { "Cancel" }
                     }
                 }
-                aside #effect aria-live="polite" aria-label="What saving would do" {
-                    @match self.effect { Some(effect) => (effect.markup()), None => p.hint { "Here stands what saving would do." } }
+                div.asides {
+                    aside #effect aria-live="polite" aria-label="What saving would do" {
+                        @match self.beside.effect { Some(effect) => (effect.markup()), None => p.hint { "Here stands what saving would do." } }
+                    }
+                    // A new group has no history.
+                    @if self.group.is_some() { (what_if::section(self.beside.replay, self.beside.past)) }
                 }
             }
         };
@@ -167,7 +190,7 @@ impl Form<'_> {
     fn field(&self, input: &Input) -> Markup {
         let value = self.values.get(input.name).map_or("", String::as_str);
         let id = format!("field-{}", input.name);
-        let fault = self.effect.and_then(|effect| effect.fault(input.name));
+        let fault = self.beside.effect.and_then(|effect| effect.fault(input.name));
         let about = format!("about-{}", input.name);
         html! {
             div.field {
@@ -211,8 +234,7 @@ mod tests {
             inputs: &INPUTS,
             values: &values,
             revision: 7,
-            effect: Some(&effect),
-            conflict: None,
+            beside: &Beside { effect: Some(&effect), ..Beside::default() },
         };
         let text = form.page(&viewer(true, true)).into_string();
         assert!(
@@ -221,6 +243,12 @@ mod tests {
         );
         assert!(text.contains("<option value=\"high\" selected>") && text.contains("value=\"7\""), "{text}");
         assert!(text.contains("key-of-the-form") && text.contains("href=\"#field-ru_per_sec\""), "{text}");
+        assert!(
+            text.contains("form=\"definition\"") && text.contains("<option value=\"1h\" selected>"),
+            "{text}"
+        );
+        let new = Form { group: None, ..form }.page(&viewer(true, true)).into_string();
+        assert!(!new.contains("form=\"definition\""), "a new group has no history: {new}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use maud::{Markup, html};
 use tidegate_proto::v1;
 
+use crate::audit::Entry;
 use crate::chart::{COLOURS, Chart, HIDE, Series};
 use crate::form::Form;
 use crate::frame::{self, Place, form_key, warnings};
@@ -45,8 +46,8 @@ pub struct Group<'g> {
     pub bindings: &'g [v1::Binding],
     /// Its dearest statements.
     pub dearest: &'g [v1::StatementRow],
-    /// Its changes, newest first.
-    pub changes: &'g [v1::AuditEntry],
+    /// The newest changes of its definition, and whether there are older ones.
+    pub changes: (&'g [Entry], bool),
     /// Its fields and their values.
     pub fields: &'g [(&'static str, String)],
 }
@@ -82,8 +83,8 @@ impl Group<'_> {
             }
             (self.definition())
             @if viewer.may_see_all {
-                section aria-labelledby="changes" { h2 #changes { "Changes" }
-                    @if self.changes.is_empty() { p.empty { "None that the log still has." } } @else { (audit::table(self.changes)) } }
+                section aria-labelledby="changes" { h2 #changes { "History of the definition" }
+                    (audit::history(name, self.changes.0, self.changes.1)) }
             }
         };
         frame::page(name, Some(Place::Groups), Some(viewer), &content)
@@ -288,7 +289,7 @@ mod tests {
             warnings: &[],
             bindings: &bindings,
             dearest: &[],
-            changes: &[],
+            changes: (&[], false),
             fields: &[("quota", "none".to_owned())],
         };
         group.page(&viewer(may_change, false)).into_string()

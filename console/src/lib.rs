@@ -30,6 +30,7 @@ pub mod samples;
 pub mod statement;
 pub mod statements;
 pub mod viewer;
+pub mod what_if;
 pub mod why;
 
 pub use maud::Markup;

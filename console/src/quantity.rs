@@ -68,6 +68,11 @@ pub fn amount(text: &str) -> String {
     }
 }
 
+/// A share in millionths, as hundredths.
+pub fn percent(ppm: u64) -> String {
+    format!("{} %", short(i128::from(ppm) * 100))
+}
+
 /// A length of time, in its two largest units.
 pub fn span(us: u64) -> String {
     const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];
@@ -192,6 +197,8 @@ mod tests {
         ] {
             assert_eq!(span(us), shown);
         }
+        let shares = [0, 1, 4_250, 125_000, 999_999, 1_000_000].map(percent);
+        assert_eq!(shares, ["0 %", "0.0001 %", "0.43 %", "12.5 %", "100 %", "100 %"]);
         assert_eq!((bytes(1_023), bytes(1 << 20)), ("1023 B".to_owned(), "1 MiB".to_owned()));
     }
 

@@ -55,6 +55,17 @@ pub enum AdminError {
         /// The obstacle and the remedy.
         message: String,
     },
+    /// There is no history that could be replayed.
+    #[error(
+        "nothing of group {name} is recorded by the {step} in that time; choose another resolution, or an earlier \
+         from_unix_s"
+    )]
+    NothingRecorded {
+        /// The group.
+        name: GroupName,
+        /// The length of the samples.
+        step: &'static str,
+    },
     /// The group changed since the caller read it.
     #[error("group {name} is at revision {actual}, not {expected}; read it again and repeat the change")]
     Revision {
@@ -171,7 +182,7 @@ impl AdminError {
             Self::NoGroup { .. } | Self::NotFound { .. } => ErrorKind::NotFound,
             Self::AlreadyExists { .. } => ErrorKind::AlreadyExists,
             Self::InUse { .. } => ErrorKind::InUse,
-            Self::Refused { .. } => ErrorKind::Refused,
+            Self::Refused { .. } | Self::NothingRecorded { .. } => ErrorKind::Refused,
             Self::Revision { .. } | Self::Stale { .. } => ErrorKind::Revision,
             Self::Several { faults, .. } => faults.first().map_or(ErrorKind::Invalid, |fault| fault.kind),
             Self::Full { .. } => ErrorKind::Full,

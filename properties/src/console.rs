@@ -53,9 +53,13 @@ pub(super) fn run(bytes: &[u8]) {
             ask(&router, asked).await;
         }
         // What was stored is shown, too.
-        for path in
-            ["/console", "/console/groups", "/console/groups/shop", "/console/statements", "/console/audit"]
-        {
+        for path in [
+            "/console",
+            "/console/groups",
+            "/console/groups/shop",
+            "/console/statements",
+            "/console/audit?group=shop",
+        ] {
             ask(&router, Asked::read(format!("GET {path}").as_bytes()).expect("a request")).await;
         }
     });

@@ -3,6 +3,7 @@
 use clap::Args;
 use tidegate_proto::v1;
 
+use super::of_group::OfGroup;
 use crate::admin::Admin;
 use crate::args::Global;
 use crate::clock::utc_text;
@@ -14,8 +15,12 @@ use crate::view::AuditView;
 
 /// Which entries.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  tidegate audit\n  tidegate audit --limit 20 --before 100")]
+#[command(after_help = "Examples:\n  tidegate audit\n  tidegate audit shop\n  \
+    tidegate audit --limit 20 --before 100")]
 pub(crate) struct AuditArgs {
+    /// That of a group is who made, altered and deleted it, whether it is still there.
+    #[command(flatten)]
+    group: OfGroup,
     /// How many entries, newest first.
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     limit: u32,
@@ -29,7 +34,8 @@ pub(crate) struct AuditArgs {
 /// Runs the command.
 pub(crate) async fn run(args: AuditArgs, global: &Global) -> Result<(), CliError> {
     let read = async |admin: &Admin| {
-        let request = v1::AuditLogRequest { limit: args.limit, before_id: args.before };
+        let request =
+            v1::AuditLogRequest { limit: args.limit, before_id: args.before, group: args.group.name() };
         let reply = admin.calls().audit_log(request).await.map_err(admin.failed())?.into_inner();
         Ok(reply.entries.into_iter().map(AuditView::from).collect::<Vec<_>>())
     };

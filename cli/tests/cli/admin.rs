@@ -195,6 +195,17 @@ fn changes_are_in_the_audit_log_with_their_actor() {
     assert!(actor(0).starts_with("bob") && actor(1).starts_with("ann"), "{entries}");
     assert_eq!(entries[0]["after"]["ru_per_sec"], json!("1000"));
     assert!(controller.ok(&["audit"]).contains("ru_per_sec: 2000 -> 1000"));
+    controller.ok(&["group", "create", "other", "--rate", "5"]);
+    controller.ok(&["bind", "add", "shop", "--tenant", "shop"]);
+    for of_shop in [&["audit", "Shop"][..], &["audit", "--group", "shop"]] {
+        let entries = controller.json(of_shop);
+        let actions = |at: usize| (&entries[at]["action"], &entries[at]["subject"]);
+        assert_eq!(actions(0), (&json!("alter group"), &json!("shop")), "{entries}");
+        assert_eq!((actions(1).0, entries.as_array().unwrap().len()), (&json!("create group"), 2));
+    }
+    assert_eq!(controller.json(&["audit", "never"]), json!([]));
+    let odd = controller.wrong(&["audit", "a b"]);
+    assert!(odd.contains("group: ") && odd.contains("[a-z0-9._-]"), "{odd}");
 }
 
 #[test]

@@ -3,8 +3,9 @@
 use fantoccini::Locator;
 use fantoccini::key::Key;
 use tidegate_controller::config::Authentication;
-use tidegate_test_servers::Browser;
+use tidegate_test_servers::{Browser, script};
 
+use super::looks::barriers;
 use super::stage::{Site, tab};
 
 const SIZE: (u32, u32) = (1_280, 1_000);
@@ -116,6 +117,90 @@ async fn all_of_it_is_reached_by_the_keyboard_and_a_live_list_keeps_the_focus() 
     tab.until("the page of the group", "return location.pathname === '/console/groups/shop'").await;
     tab.click("#pause").await;
     tab.until_says("Paused").await;
+    assert!(tab.complaints().await.is_empty());
+    tab.close().await;
+    site.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_change_would_have_met_is_replayed_before_it_is_saved() {
+    let mut site = Site::start(Authentication::Off).await;
+    site.group("shop", "", "2000");
+    let driver = Browser::start().unwrap();
+    let tab = tab(&driver, (360, 780), true).await;
+    tab.open(&site.url("/console/groups/shop/edit")).await;
+    // By the keyboard.
+    tab.run("document.getElementById('replayed').focus()").await;
+    let press = async |key: Key| {
+        tab.client.active_element().await.unwrap().send_keys(&key.to_string()).await.unwrap();
+    };
+    press(Key::Tab).await;
+    assert_eq!(tab.run("return document.activeElement.id").await, "ask-what-if");
+    press(Key::Enter).await;
+    tab.until_says("No history yet").await;
+    assert_eq!(tab.run("return location.pathname").await, "/console/groups/shop/edit");
+
+    let load = site.load("shop").await;
+    tab.fill("#field-ru_per_sec", "3").await;
+    let throttled = "const text = document.getElementById('what-if').innerText;
+        const is_there = text.match(/would have throttled (\\S+) %/)?.[1] > 0;
+        if (!is_there) document.getElementById('ask-what-if').click();
+        return is_there";
+    tab.until("figures of what is throttled", throttled).await;
+    let axe = script("axe-core", "axe.min.js").unwrap();
+    assert_eq!(barriers(&tab, &axe).await, Vec::<String>::new());
+    let is_old = "return !document.querySelector('#what-if .old').hidden";
+    assert_eq!(tab.run(is_old).await, false);
+    tab.fill("#field-ru_per_sec", "4").await;
+    tab.until("a note that it is of other settings", is_old).await;
+    tab.run("document.getElementById('replayed').value = '24h'").await;
+    tab.click("#ask-what-if").await;
+    tab.until(
+        "figures of a limit of 4",
+        "return document.getElementById('what-if').innerText.includes('4 RU/s')",
+    )
+    .await;
+    assert_eq!(tab.run(is_old).await, false);
+    assert_eq!(tab.run("return document.documentElement.scrollWidth <= window.innerWidth").await, true);
+    let stored = site.running().service().definitions().group("shop").unwrap().group;
+    assert_eq!(stored.ru_per_sec, "2000", "nothing was saved");
+    assert!(tab.complaints().await.is_empty());
+    drop(load);
+    tab.close().await;
+    site.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_way_of_a_definition_is_followed_back_to_where_it_began() {
+    let mut site = Site::start(Authentication::Off).await;
+    site.group("shop", "", "100");
+    let driver = Browser::start().unwrap();
+    let tab = tab(&driver, SIZE, false).await;
+    tab.open(&site.url("/console/groups/shop/edit")).await;
+    tab.fill("#field-ru_per_sec", "250").await;
+    tab.fill("#field-comment", "<i>dear").await;
+    tab.click("form button.main").await;
+    tab.until("the page of the group", "return location.pathname === '/console/groups/shop'").await;
+    let newest = "return document.querySelector('[aria-labelledby=changes] tbody tr').innerText";
+    let said = tab.run(newest).await.as_str().unwrap().to_owned();
+    for part in ["alter group shop", "ru_per_sec: 100 → 250", "comment: – → <i>dear", "revision 3"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    for rate in 0..12 {
+        site.alter("shop", |group| group.ru_per_sec = (300 + rate).to_string());
+    }
+    tab.open(&site.url("/console/groups/shop")).await;
+    tab.until_says("ru_per_sec: 310 → 311").await;
+    tab.click("[aria-labelledby=changes] a[rel=next]").await;
+    tab.until("the log of the group", "return location.search.startsWith('?group=shop&before=')").await;
+    tab.until_says("create group shop").await;
+    tab.until_says("ru_per_sec: 300 → 301").await;
+    let text = tab.text().await;
+    assert!(!text.contains("→ 311") && !text.contains("Older"), "{text}");
+    // Another group, by the form.
+    tab.fill("input[name=group]", "never").await;
+    tab.click("form.filters button").await;
+    tab.until_says("The log has no change of a group never").await;
     assert!(tab.complaints().await.is_empty());
     tab.close().await;
     site.stop().await;

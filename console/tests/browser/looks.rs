@@ -10,7 +10,7 @@ use tidegate_test_servers::{Browser, script};
 use super::stage::{Site, Tab, tab};
 
 /// All pages, by the names of their pictures.
-const PAGES: [(&str, &str); 11] = [
+const PAGES: [(&str, &str); 12] = [
     ("overview", "/console"),
     ("groups", "/console/groups"),
     ("group", "/console/groups/shop"),
@@ -22,6 +22,7 @@ const PAGES: [(&str, &str); 11] = [
     ("nodes", "/console/nodes"),
     ("prices", "/console/prices?cpu_ns=3000000&write_bytes=4096"),
     ("audit", "/console/audit"),
+    ("audit-group", "/console/audit?group=shop"),
 ];
 /// A telephone, a desk and a wall, and whether in the dark.
 const SCREENS: [((u32, u32), bool); 3] =
@@ -34,6 +35,11 @@ async fn site() -> Site {
     site.group("shop", "", "200");
     site.group("shop-web", "shop", "20");
     site.group("reports", "", "300");
+    site.alter("shop", |group| {
+        "400".clone_into(&mut group.ru_per_sec);
+        "800".clone_into(&mut group.burst);
+    });
+    site.alter("shop", |group| "the shop and its carts".clone_into(&mut group.comment));
     let row = v1::StatementRow {
         group: "shop".to_owned(),
         fingerprint: "00000000000000aa".to_owned(),
@@ -61,7 +67,7 @@ async fn site() -> Site {
 }
 
 /// What axe finds on a page, with the parts of the page.
-async fn barriers(tab: &Tab, axe: &str) -> Vec<String> {
+pub(crate) async fn barriers(tab: &Tab, axe: &str) -> Vec<String> {
     tab.run(axe).await;
     let run = "const done = arguments[arguments.length - 1]; axe.run(document).then(found => done(found.violations.map(
         of => of.id + ': ' + of.help + ' at ' + of.nodes.slice(0, 3).map(node => node.html.slice(0, 160)).join(' | '))))";
@@ -148,6 +154,16 @@ async fn pictures() {
             tab.open(&site.url(path)).await;
             if name == "overview" {
                 tab.until("a chart", "return document.querySelectorAll('.column').length > 30").await;
+            }
+            if name == "edit" {
+                tab.fill("#field-ru_per_sec", "5").await;
+                tab.fill("#field-burst", "default").await;
+                tab.until_says("--burst default").await;
+                let replayed = "const is_there = !!document.querySelector('#what-if table');
+                    if (!is_there) document.getElementById('ask-what-if').click();
+                    return is_there";
+                tab.until("a replay", replayed).await;
+                tab.run("if (innerWidth < 600) document.getElementById('replay').scrollIntoView()").await;
             }
             let scheme = if is_dark { "dark" } else { "light" };
             tab.save(&folder.join(format!("{name}-{}-{scheme}.png", size.0))).await;

@@ -80,6 +80,15 @@ impl Site {
             .unwrap();
     }
 
+    /// Alters a group as somebody else would.
+    pub(crate) fn alter(&self, name: &str, change: impl FnOnce(&mut v1::Group)) {
+        let definitions = self.running().service().definitions();
+        let mut group = definitions.group(name).unwrap().group;
+        change(&mut group);
+        let mask: Vec<String> = ["ru_per_sec", "burst", "comment"].map(str::to_owned).into();
+        definitions.alter_group(&Actor::new(Some("ann"), "test"), &group, &mask, 0).unwrap();
+    }
+
     pub(crate) fn token(&self, role: &str) -> String {
         let wish =
             v1::CreateTokenRequest { name: role.to_owned(), role: role.to_owned(), ..Default::default() };

@@ -39,15 +39,28 @@ impl AccountCalls<'_> {
     pub fn what_if(&self, wish: &v1::WhatIfRequest) -> Result<v1::WhatIfReply, AdminError> {
         let name = GroupName::parse(&wish.group).in_field("group")?;
         let step = Step::parse(&wish.resolution)?;
-        let group = {
-            let state = self.service.lock();
-            let id = state.definitions.require(self.sight, &name)?;
-            let definition = state.definitions.catalog().get(id);
-            definition.ok_or_else(|| AdminError::NoGroup { name: name.clone() })?.text()
-        };
+        let group = self.service.lock().definitions.in_force(self.sight, &name)?.text();
         let asked = Asked::of(&group, wish)?;
         let range = self.range(step, wish.from_unix_s, wish.to_unix_s);
         self.replayed(&name, step, &range, asked)
+    }
+
+    /// The same of a group as it would be after a change, with all that bears on its limit; from then until now.
+    ///
+    /// # Errors
+    /// As of `what_if`, and a definition that no group can have.
+    pub(crate) fn what_if_changed(
+        &self,
+        changed: &v1::Group,
+        resolution: &str,
+        from_unix_s: u64,
+        bearable: Span,
+    ) -> Result<v1::WhatIfReply, AdminError> {
+        let changed = Definition::parse(changed)?;
+        let step = Step::parse(resolution)?;
+        let before = self.service.lock().definitions.in_force(self.sight, &changed.name)?.clone();
+        let asked = Asked::between(&before, &changed, None, Some(bearable))?;
+        self.replayed(&changed.name, step, &self.range(step, from_unix_s, 0), asked)
     }
 
     fn replayed(
@@ -62,13 +75,7 @@ impl AccountCalls<'_> {
         let points = self.points(groups.iter().copied(), step, range)?;
         let counted: Vec<Counted> = points.iter().map(counted).collect();
         let record = Record::of(&asked.wanted(counted)).map_err(|error| match error {
-            RecordError::Empty => AdminError::Refused {
-                message: format!(
-                    "nothing of group {name} is recorded by the {} in that time; choose another resolution, or an \
-                     earlier from_unix_s",
-                    step.word()
-                ),
-            },
+            RecordError::Empty => AdminError::NothingRecorded { name: name.clone(), step: step.word() },
             other => AdminError::invalid("from_unix_s", other),
         })?;
         let asked = asked.over(&record)?;

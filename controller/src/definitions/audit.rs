@@ -2,18 +2,25 @@
 //!
 //! An entry is stored in the same transaction as the change it describes. Ids grow by one without gaps, so a page is a
 //! range of keys, and beyond [`MAX_AUDIT`] entries the oldest are deleted. Time is Unix milliseconds.
+//!
+//! Which entries are of which group is kept in memory, so that a page of a group's entries reads those alone.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
+use serde::Deserialize;
 use tidegate_proto::v1::AuditEntry;
 
-use crate::answers::page_limit;
+use crate::answers::{one_group, page_limit};
 use crate::definitions::DefinitionCalls;
 use crate::error::AdminError;
 use crate::identity::{Identity, Kind};
 use crate::limits::{MAX_ACTOR, MAX_AUDIT, MAX_AUDIT_PAGE, MAX_AUDIT_TEXT};
-use crate::store::records::{json, put_json, u64_key};
-use crate::store::{Batch, StoreError, Table, Write};
+use crate::name::GroupName;
+use crate::service::meta::countable;
+use crate::store::records::{json, put_json, u64_key, u64_of};
+use crate::store::{Batch, Store, StoreError, Table, Write, each};
 
 /// The author of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,16 +91,89 @@ pub struct Change {
     pub after: String,
 }
 
-/// The next id of the audit log.
+impl Change {
+    /// The group whose definition it changed, if that is what it did.
+    fn group(&self) -> Option<&str> {
+        is_of_group(self.action).then_some(self.subject.as_str())
+    }
+}
+
+/// Whether an action makes, alters or deletes a group.
+pub(crate) fn is_of_group(action: &str) -> bool {
+    ["create group", "alter group", "delete group"].contains(&action)
+}
+
+/// Entries by the group whose definition they changed, as many as the log has: with 100,000 entries of as many groups
+/// some 20 MB, and 3 MB with those of a hundred.
+#[derive(Debug, Default)]
+struct ByGroup {
+    /// Ids of each group's entries, in order.
+    ids: BTreeMap<Arc<str>, VecDeque<u64>>,
+    /// The same in order of the ids.
+    all: VecDeque<(u64, Arc<str>)>,
+}
+
+impl ByGroup {
+    fn add(&mut self, id: u64, group: &str) {
+        let known = self.ids.get_key_value(group).map(|(name, _)| Arc::clone(name));
+        let name = known.unwrap_or_else(|| Arc::from(group));
+        self.ids.entry(Arc::clone(&name)).or_default().push_back(id);
+        self.all.push_back((id, name));
+    }
+
+    /// Forgets entries that the log no longer has.
+    fn forget_below(&mut self, oldest: u64) {
+        while let Some((_, name)) = self.all.pop_front_if(|(id, _)| *id < oldest) {
+            if let Some(ids) = self.ids.get_mut(&name) {
+                ids.pop_front();
+                if ids.is_empty() {
+                    self.ids.remove(&name);
+                }
+            }
+        }
+    }
+
+    /// Ids of a group's entries before one, newest first.
+    fn before(&self, group: &str, before: u64, limit: usize) -> Vec<u64> {
+        let Some(ids) = self.ids.get(group) else { return Vec::new() };
+        let end = ids.partition_point(|id| *id < before);
+        ids.range(..end).rev().take(limit).copied().collect()
+    }
+}
+
+/// The next id of the audit log, and which entries are of which group.
 #[derive(Debug)]
 pub struct Audit {
     next_id: u64,
+    groups: ByGroup,
 }
 
 impl Audit {
     /// A log whose next entry has this id.
     pub fn new(next_id: u64) -> Self {
-        Self { next_id: next_id.max(1) }
+        Self { next_id: next_id.max(1), groups: ByGroup::default() }
+    }
+
+    /// The log of a store.
+    pub(crate) fn load(store: &dyn Store) -> Result<Self, StoreError> {
+        /// What says of which group an entry is.
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Brief {
+            action: String,
+            subject: String,
+        }
+        let mut audit = Self::new(1);
+        each(store, Table::Audit, |key, value| {
+            let id = countable(Table::Audit, u64_of(Table::Audit, key)?)?;
+            let Brief { action, subject } = json(Table::Audit, value)?;
+            if is_of_group(&action) {
+                audit.groups.add(id, &subject);
+            }
+            audit.next_id = id + 1;
+            Ok(())
+        })?;
+        Ok(audit)
     }
 
     /// The id of the next entry.
@@ -131,9 +211,15 @@ impl Audit {
         Ok(())
     }
 
-    /// Notes that this many entries were stored.
-    pub fn advance(&mut self, entries: usize) {
-        self.next_id = self.next_id.saturating_add(u64::try_from(entries).unwrap_or(u64::MAX));
+    /// Notes that the entries of these changes were stored.
+    pub fn advance(&mut self, changes: &[Change]) {
+        for change in changes {
+            if let Some(group) = change.group() {
+                self.groups.add(self.next_id, group);
+            }
+            self.next_id = self.next_id.saturating_add(1);
+        }
+        self.groups.forget_below(self.next_id.saturating_sub(MAX_AUDIT));
     }
 }
 
@@ -145,11 +231,35 @@ fn bounded(text: String) -> String {
 const AUDIT_PAGE: u32 = 100;
 
 impl DefinitionCalls<'_> {
-    /// Entries of the audit log before `before_id` (0: the newest), newest first.
-    pub fn audit_log(&self, before_id: u64, limit: u32) -> Result<Vec<AuditEntry>, AdminError> {
+    /// Entries of the audit log before `before_id` (0: the newest), newest first; of all, or with the name of a group
+    /// those that changed its definition. No more are read than are returned.
+    ///
+    /// # Errors
+    /// A name that no group can have, a limit out of range, or a store that fails.
+    pub fn audit_log(&self, group: &str, before_id: u64, limit: u32) -> Result<Vec<AuditEntry>, AdminError> {
         let limit = page_limit(limit, AUDIT_PAGE, MAX_AUDIT_PAGE)?;
-        let next = self.service.lock().definitions.audit.next_id();
-        let before = if before_id == 0 { next } else { before_id.min(next) };
+        let group = one_group(group)?;
+        let (before, ids) = {
+            let state = self.service.lock();
+            let audit = &state.definitions.audit;
+            let before = if before_id == 0 { audit.next_id() } else { before_id.min(audit.next_id()) };
+            (before, group.map(|group: GroupName| audit.groups.before(group.as_str(), before, limit)))
+        };
+        match ids {
+            Some(ids) => self.entries(&ids),
+            None => self.entries_before(before, limit),
+        }
+    }
+
+    /// The entries with these ids, but for those that went meanwhile.
+    fn entries(&self, ids: &[u64]) -> Result<Vec<AuditEntry>, AdminError> {
+        let keys: Vec<_> = ids.iter().map(|id| u64_key(*id)).collect();
+        let rows = self.service.store().get(Table::Audit, &keys)?;
+        let entries = rows.iter().flatten().map(|value| json(Table::Audit, value));
+        Ok(entries.collect::<Result<_, StoreError>>()?)
+    }
+
+    fn entries_before(&self, before: u64, limit: usize) -> Result<Vec<AuditEntry>, AdminError> {
         let first = before.saturating_sub(u64::try_from(limit).unwrap_or(u64::MAX));
         let mut entries: Vec<AuditEntry> = Vec::new();
         self.service.store().scan(Table::Audit, &u64_key(first), &mut |_, value| {
@@ -185,5 +295,24 @@ mod tests {
         assert_eq!(batch.len(), 1);
         Audit::new(MAX_AUDIT + 5).record(&mut batch, 0, &actor, vec![Change::default()]).unwrap();
         assert_eq!(batch.last(), Some(&Write::DeleteBelow(Table::Audit, u64_key(6))));
+    }
+
+    #[test]
+    fn entries_of_a_group_are_known_as_long_as_the_log_has_them() {
+        let change = |action, subject: &str| Change { action, subject: subject.into(), ..Change::default() };
+        let mut audit = Audit::new(1);
+        audit.advance(&[change("create group", "a"), change("bind", "a"), change("alter group", "a")]);
+        audit.advance(&[change("create group", "b")]);
+        audit.advance(&[change("delete group", "a")]);
+        let of = |audit: &Audit, group: &str, before| audit.groups.before(group, before, 2);
+        assert_eq!(of(&audit, "a", u64::MAX), [5, 3], "newest first, and no more than asked for");
+        assert_eq!((of(&audit, "a", 5), of(&audit, "a", 1)), (vec![3, 1], vec![]));
+        assert_eq!((of(&audit, "b", 99), of(&audit, "c", 99)), (vec![4], vec![]));
+        let others: Vec<Change> = (0..MAX_AUDIT - 3).map(|_| change("bind", "x")).collect();
+        audit.advance(&others);
+        // The log has the newest 100,000 of 100,002: ids 3 and later.
+        assert_eq!((audit.next_id(), of(&audit, "a", u64::MAX)), (MAX_AUDIT + 3, vec![5, 3]));
+        audit.advance(&others);
+        assert!(audit.groups.ids.is_empty() && audit.groups.all.is_empty(), "{:?}", audit.groups);
     }
 }

@@ -108,7 +108,7 @@ impl DefinitionCalls<'_> {
         }
         let now = self.service.clock().now();
         let mut state = self.service.lock();
-        state.definitions.audit.advance(plan.changes.len());
+        state.definitions.audit.advance(&plan.changes);
         state.definitions.revision += 1;
         let event = Event { revision: state.definitions.revision, kinds: kinds(&state, &plan.edits) };
         let rules_change = plan.edits.iter().any(|edit| state.changes_rules(edit));

@@ -13,10 +13,10 @@ use super::catalog::Catalog;
 use super::cost_tables::CostTables;
 use super::definition::Definition;
 use crate::name::GroupName;
-use crate::service::meta::{Meta, countable, possible};
+use crate::service::meta::{Meta, possible};
 use crate::store::records::{
     META_COST_ROLES, META_NEXT_GROUP, META_REVISION, StoredBinding, StoredGroup, bad, group_of, group_row,
-    json, put_json, u64_of,
+    json, put_json,
 };
 use crate::store::{Batch, Store, StoreError, Table, each};
 
@@ -49,7 +49,7 @@ impl Definitions {
             catalog: loaded.catalog,
             costs: Arc::new(loaded.costs),
             revision: stored_revision(meta)?,
-            audit: Audit::new(next_audit_id(store)?),
+            audit: Audit::load(store)?,
         })
     }
 }
@@ -140,13 +140,4 @@ fn load_bindings(store: &dyn Store, catalog: &Catalog) -> Result<Bindings, Store
         Ok(())
     })?;
     Ok(bindings)
-}
-
-fn next_audit_id(store: &dyn Store) -> Result<u64, StoreError> {
-    let mut newest = 0;
-    each(store, Table::Audit, |key, _| {
-        newest = countable(Table::Audit, u64_of(Table::Audit, key)?)?;
-        Ok(())
-    })?;
-    Ok(newest + 1)
 }

@@ -31,6 +31,7 @@ use audit::Audit;
 use bindings::Bindings;
 use catalog::Catalog;
 use cost_tables::CostTables;
+use definition::Definition;
 
 /// All definitions that are in force.
 pub(crate) struct Definitions {
@@ -66,6 +67,12 @@ impl Definitions {
     pub(crate) fn require(&self, sight: Sight<'_>, name: &GroupName) -> Result<GroupId, AdminError> {
         self.seen(sight).require(name)?;
         self.catalog.require(name)
+    }
+
+    /// The definition of a group that is seen.
+    pub(crate) fn in_force(&self, sight: Sight<'_>, name: &GroupName) -> Result<&Definition, AdminError> {
+        let id = self.require(sight, name)?;
+        self.catalog.get(id).ok_or_else(|| AdminError::NoGroup { name: name.clone() })
     }
 
     /// One group, or all of `these`, as far as they are seen.

@@ -298,7 +298,9 @@ impl Admin for AdminAdapter {
     ) -> Result<Response<v1::AuditLogReply>, Status> {
         let message = request.into_inner();
         let entries = self
-            .call(move |service| service.definitions().audit_log(message.before_id, message.limit))
+            .call(move |service| {
+                service.definitions().audit_log(&message.group, message.before_id, message.limit)
+            })
             .await?;
         reply(v1::AuditLogReply { entries })
     }

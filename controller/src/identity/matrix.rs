@@ -114,7 +114,7 @@ pub const REST: [(&str, &str, Who); 34] = [
 
 /// The routes of the console. A page shows what its viewer may see, and has a form for what they may do; these are who
 /// may open it, and send the form.
-pub const CONSOLE: [(&str, &str, Who); 25] = [
+pub const CONSOLE: [(&str, &str, Who); 26] = [
     ("GET", "/console", SHARE),
     ("GET", "/console/assets/{file}", ANYONE),
     ("GET", "/console/audit", READ),
@@ -139,6 +139,7 @@ pub const CONSOLE: [(&str, &str, Who); 25] = [
     ("POST", "/console/unbind", WRITE),
     ("POST", "/console/unwatch", WRITE),
     ("POST", "/console/watches", WRITE),
+    ("POST", "/console/what-if", WRITE),
     ("GET", "/", ANYONE),
 ];
 

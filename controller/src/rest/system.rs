@@ -31,6 +31,8 @@ pub(super) struct AuditParams {
     before_id: u64,
     /// 1 to 1000; 0 is 100.
     limit: u32,
+    /// Only those that made, altered or deleted the group of this name, whether it is still there.
+    group: String,
 }
 
 /// Reads who changed what.
@@ -40,8 +42,9 @@ pub(super) async fn audit(
     Extension(service): Shared,
     Params(params): Params<AuditParams>,
 ) -> Result<Json<v1::AuditLogReply>, ApiError> {
-    let entries =
-        blocking(service, move |service| service.definitions().audit_log(params.before_id, params.limit))
-            .await?;
+    let entries = blocking(service, move |service| {
+        service.definitions().audit_log(&params.group, params.before_id, params.limit)
+    });
+    let entries = entries.await?;
     Ok(Json(v1::AuditLogReply { entries }))
 }

@@ -9,18 +9,20 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use tidegate_console::command;
-use tidegate_console::form::{CHECK, Effect, Form as Page, REVISION, Values};
+use tidegate_console::form::{Beside, CHECK, Effect, Form as Page, REVISION, Values};
 use tidegate_console::frame::FORM_KEY;
 use tidegate_console::link::Link;
 use tidegate_console::present::limit;
+use tidegate_console::what_if::{self, Past};
 use tidegate_proto::v1;
 use tidegate_proto::v1::step::Kind;
 
 use super::pages::blocking;
 use super::visitor::Visitor;
-use super::{Web, reply, typed};
+use super::{Web, replaying, reply, typed};
 use crate::error::AdminError;
 use crate::limits::MOST_BELOW;
+use crate::quantity::cut;
 
 /// Seconds that are looked back at: those whose minutes are kept in full.
 const BACK_S: u64 = 24 * 3_600;
@@ -52,7 +54,7 @@ pub(super) async fn empty(
     blocking(web, visitor, move |_, visitor| {
         let mut values = typed::values(&fresh());
         values.extend(of.get("parent").map(|parent| ("parent".to_owned(), parent.clone())));
-        Ok(form(visitor, None, &values, 0, None, None))
+        Ok(form(visitor, None, &values, 0, &Beside::default()))
     })
     .await
 }
@@ -65,7 +67,7 @@ pub(super) async fn filled(
 ) -> Response {
     blocking(web, visitor, move |web, visitor| {
         let group = web.service.definitions().group(&name)?.group;
-        Ok(form(visitor, Some(&group.name), &typed::values(&group), group.revision, None, None))
+        Ok(form(visitor, Some(&group.name), &typed::values(&group), group.revision, &Beside::default()))
     })
     .await
 }
@@ -75,29 +77,47 @@ fn form(
     group: Option<&str>,
     values: &Values,
     revision: u64,
-    effect: Option<&Effect>,
-    conflict: Option<&str>,
+    beside: &Beside<'_>,
 ) -> Response {
     let inputs = typed::inputs();
-    let page = Page { group, inputs: &inputs, values, revision, effect, conflict };
+    let page = Page { group, inputs: &inputs, values, revision, beside };
     reply::page(page.page(&visitor.viewer))
 }
 
 /// What stood in a form that was sent.
-struct Sent {
-    values: Values,
+pub(super) struct Sent {
+    pub(super) values: Values,
     revision: u64,
     only_checks: bool,
+    /// Whether a replay is asked for, and of which time.
+    replays: bool,
+    pub(super) past: Past,
 }
 
 impl Sent {
-    fn of(visitor: &Visitor, mut values: Values) -> Result<Self, AdminError> {
+    pub(super) fn of(visitor: &Visitor, mut values: Values) -> Result<Self, AdminError> {
         visitor.sent(&values.remove(FORM_KEY).unwrap_or_default())?;
         let revision = values.remove(REVISION).unwrap_or_default();
         let revision = revision
             .parse()
             .map_err(|_| AdminError::invalid(REVISION, "is no number; load the page again"))?;
-        Ok(Self { revision, only_checks: values.remove(CHECK).is_some(), values })
+        let past = values.remove(what_if::PAST).unwrap_or_default();
+        let past = Past::parse(&past).ok_or_else(|| {
+            let message = format!("{:?} is no time that can be replayed; write 10m, 1h or 24h", cut(&past));
+            AdminError::invalid(what_if::PAST, message)
+        })?;
+        let (only_checks, replays) = (values.remove(CHECK).is_some(), values.remove(what_if::ASK).is_some());
+        Ok(Self { revision, only_checks, replays, past, values })
+    }
+
+    /// The name of the group.
+    pub(super) fn name(&self) -> &str {
+        self.values.get("name").map(|name| name.trim()).unwrap_or_default()
+    }
+
+    /// The form again, with this beside it.
+    fn page(&self, visitor: &Visitor, group: Option<&str>, revision: u64, beside: Beside<'_>) -> Response {
+        form(visitor, group, &self.values, revision, &Beside { past: self.past, ..beside })
     }
 }
 
@@ -109,14 +129,15 @@ pub(super) async fn create(
 ) -> Response {
     blocking(web, visitor, move |web, visitor| {
         let sent = Sent::of(visitor, values)?;
-        let name = sent.values.get("name").map(|name| name.trim()).unwrap_or_default();
-        let base = v1::Group { name: name.to_owned(), ..v1::Group::default() };
+        let base = v1::Group { name: sent.name().to_owned(), ..v1::Group::default() };
         let group = match typed::definition(&base, &sent.values) {
             Ok(group) => group,
             Err(faults) => return Ok(unsaved(visitor, None, &sent, faults)),
         };
         if sent.only_checks {
-            return Ok(checked(visitor, None, &sent, &effect(web, visitor, None, &group, 0)));
+            let effect = effect(web, visitor, None, &group, 0);
+            let beside = Beside { effect: Some(&effect), ..Beside::default() };
+            return Ok(sent.page(visitor, None, sent.revision, beside));
         }
         match web.service.definitions().create_group(&visitor.actor(), &group, false) {
             Ok(made) => Ok(reply::on_to(Link::group(&made.group.name))),
@@ -141,13 +162,11 @@ pub(super) async fn alter(
             Ok(group) => group,
             Err(faults) => return Ok(unsaved(visitor, Some(name), &sent, faults)),
         };
-        if sent.only_checks {
-            return Ok(checked(
-                visitor,
-                Some(name),
-                &sent,
-                &effect(web, visitor, Some(&before), &group, sent.revision),
-            ));
+        if sent.only_checks || sent.replays {
+            let effect = effect(web, visitor, Some(&before), &group, sent.revision);
+            let replay = sent.replays.then(|| replaying::replay(web, visitor, &group, sent.past));
+            let beside = Beside { effect: Some(&effect), replay: replay.as_ref(), ..Beside::default() };
+            return Ok(sent.page(visitor, Some(name), sent.revision, beside));
         }
         let mask: Vec<String> =
             typed::changed(&before, &group).into_iter().map(|changed| changed.field).collect();
@@ -166,27 +185,24 @@ pub(super) async fn alter(
 /// The form again, with what was typed and what is wrong with it.
 fn unsaved(visitor: &Visitor, group: Option<&str>, sent: &Sent, faults: Vec<(String, String)>) -> Response {
     let effect = Effect { faults, ..Effect::default() };
-    let page = form(visitor, group, &sent.values, sent.revision, Some(&effect), None);
+    let page =
+        sent.page(visitor, group, sent.revision, Beside { effect: Some(&effect), ..Beside::default() });
     (StatusCode::BAD_REQUEST, page).into_response()
-}
-
-/// The form again, with what saving it would do.
-fn checked(visitor: &Visitor, group: Option<&str>, sent: &Sent, effect: &Effect) -> Response {
-    form(visitor, group, &sent.values, sent.revision, Some(effect), None)
 }
 
 /// The form again after somebody else has changed the group: with what was typed, at the revision that is there now, so
 /// that saving it once more is a decision.
 fn conflict(web: &Web, visitor: &Visitor, now: &v1::Group, group: &v1::Group, sent: &Sent) -> Response {
     let changes = web.changes(visitor, &now.name).unwrap_or_default();
-    let by = changes.first().map_or_else(String::new, |entry| format!(" by {}", entry.actor));
+    let by = changes.0.first().map_or_else(String::new, |last| format!(" by {}", last.entry.actor));
     let text = format!(
         "{} was changed{by} while you were typing, and nothing was saved. Beside the form stands what your values would \
          change now; save once more if you mean it.",
         now.name
     );
     let effect = effect(web, visitor, Some(now), group, now.revision);
-    let page = form(visitor, Some(&now.name), &sent.values, now.revision, Some(&effect), Some(&text));
+    let beside = Beside { effect: Some(&effect), conflict: Some(&text), ..Beside::default() };
+    let page = sent.page(visitor, Some(&now.name), now.revision, beside);
     (StatusCode::CONFLICT, page).into_response()
 }
 
@@ -198,7 +214,7 @@ pub(super) async fn check(
 ) -> Response {
     blocking(web, visitor, move |web, visitor| {
         let sent = Sent::of(visitor, values)?;
-        let name = sent.values.get("name").map(|name| name.trim()).unwrap_or_default();
+        let name = sent.name();
         // A group of revision 0 is a new one.
         let before =
             if sent.revision == 0 { None } else { Some(web.service.definitions().group(name)?.group) };

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tidegate_console::audit::Entry;
 use tidegate_console::history::Bucket;
 use tidegate_console::present::{GroupNow, Present, Waits};
 use tidegate_console::samples::Sample;
@@ -10,17 +11,15 @@ use tidegate_core::units::{Rate, Span};
 use tidegate_core::waited::Waited;
 use tidegate_proto::v1;
 
-use super::Web;
 use super::visitor::Visitor;
+use super::{Web, typed};
 use crate::accounts::live::second;
 use crate::error::AdminError;
 use crate::grpc::statement_row;
 use crate::message;
 
-/// Changes of a group that its page shows, and newest entries of the log among which they are looked for: a longer way
-/// back would make the page wait for the disk.
-const CHANGES: usize = 10;
-const CHANGES_AMONG: u32 = 1_000;
+/// Changes of a group that its page shows; the log has pages of the others.
+const CHANGES: u32 = 10;
 /// Bindings that the page of a group shows.
 const BINDINGS: u32 = 200;
 /// Statements that are listed beside other things.
@@ -197,14 +196,20 @@ impl Web {
         Ok(message::bindings_reply(&bound, more).bindings)
     }
 
-    /// The newest changes of a group, for those who may see the log.
-    pub(super) fn changes(&self, visitor: &Visitor, group: &str) -> Result<Vec<v1::AuditEntry>, AdminError> {
+    /// The newest changes of a group's definition, and whether there are older ones; for those who may see the log.
+    pub(super) fn changes(&self, visitor: &Visitor, group: &str) -> Result<(Vec<Entry>, bool), AdminError> {
         if !visitor.viewer.may_see_all {
-            return Ok(Vec::new());
+            return Ok(Default::default());
         }
-        let entries = self.service.definitions().audit_log(0, CHANGES_AMONG)?;
-        let of =
-            entries.into_iter().filter(|entry| entry.subject == group && entry.action.ends_with("group"));
-        Ok(of.take(CHANGES).collect())
+        self.log(group, 0, CHANGES)
+    }
+
+    /// So many entries of the log before one, and whether there are older ones.
+    pub(super) fn log(&self, group: &str, before: u64, most: u32) -> Result<(Vec<Entry>, bool), AdminError> {
+        let mut entries = self.service.definitions().audit_log(group, before, most + 1)?;
+        let shown = usize::try_from(most).unwrap_or(usize::MAX);
+        let more = entries.len() > shown;
+        entries.truncate(shown);
+        Ok((entries.into_iter().map(typed::entry).collect(), more))
     }
 }

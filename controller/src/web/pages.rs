@@ -7,11 +7,12 @@ use axum::extract::{Path, Query, RawQuery, State};
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
+use tidegate_console::audit::{self as log, Log};
 use tidegate_console::history::Bucket;
 use tidegate_console::prices::Prices;
 use tidegate_console::statement::Statement;
 use tidegate_console::statements::{self, ORDERS, RANGES, Statements};
-use tidegate_console::{assets, audit as log, login as form};
+use tidegate_console::{assets, login as form};
 use tidegate_core::usage::{RuParts, Usage};
 use tidegate_cost_model::Field;
 use tidegate_proto::v1;
@@ -193,6 +194,7 @@ pub(super) async fn prices(
 #[serde(default)]
 pub(super) struct Before {
     before: u64,
+    group: String,
     r#as: String,
 }
 
@@ -203,13 +205,14 @@ pub(super) async fn audit(
     Query(of): Query<Before>,
 ) -> Response {
     blocking(web, visitor, move |web, visitor| {
-        let is_csv = of.r#as == "csv";
-        let most = if is_csv { CSV_ENTRIES } else { log::PAGE };
-        let entries = web.service.definitions().audit_log(of.before, most)?;
-        if is_csv {
+        let group = of.group.trim();
+        if of.r#as == "csv" {
+            let entries = web.service.definitions().audit_log(group, of.before, CSV_ENTRIES)?;
             return Ok(reply::csv("audit", log::csv(&entries)));
         }
-        Ok(reply::page(log::page(&entries, of.before, &visitor.viewer)))
+        let (entries, more) = web.log(group, of.before, log::PAGE)?;
+        let page = Log { entries: &entries, more, before: of.before, group };
+        Ok(reply::page(page.page(&visitor.viewer)))
     })
     .await
 }

@@ -1,10 +1,13 @@
 //! A definition as it is typed: texts by field, made from the list of fields, and read back.
 
 use serde_json::{Map, Value};
+use tidegate_console::audit::Entry;
 use tidegate_console::form::{Changed, Control, Input, Values};
 use tidegate_core::units::Span;
 use tidegate_proto::v1;
 
+use crate::definitions::audit::is_of_group;
+use crate::definitions::definition::Definition;
 use crate::definitions::group_fields::{Field, Takes, differing, fields};
 use crate::error::{AdminError, Fault};
 use crate::quantity::{cut, parse_span};
@@ -113,6 +116,33 @@ pub(super) fn changed(before: &v1::Group, after: &v1::Group) -> Vec<Changed> {
         .collect()
 }
 
+/// An entry of the audit log, with what it changed in a definition.
+pub(super) fn entry(entry: v1::AuditEntry) -> Entry {
+    let state = |text: &str| serde_json::from_str::<v1::Group>(text).ok();
+    let after = is_of_group(&entry.action).then(|| state(&entry.after)).flatten();
+    let before = match entry.before.as_str() {
+        // A group is made with what differs from the default.
+        "" => after.as_ref().map(unstated),
+        text => state(text),
+    };
+    let revision = after.as_ref().map_or(0, |after| after.revision);
+    let changed = before.zip(after).map(|(before, after)| {
+        let mut changed = changed(&before, &after);
+        changed.retain(|of| of.before != of.after);
+        changed
+    });
+    Entry { entry, changed, revision }
+}
+
+/// A definition of which nothing was said, beside one that was made.
+fn unstated(made: &v1::Group) -> v1::Group {
+    let limit = "unlimited".to_owned();
+    let bare = v1::Group { name: made.name.clone(), ru_per_sec: limit, ..v1::Group::default() };
+    let bare = Definition::parse(&bare).map_or_else(|_| v1::Group::default(), |bare| bare.text());
+    // What it may use is always worth a line.
+    v1::Group { ru_per_sec: String::new(), ..bare }
+}
+
 /// An error of the controller, by the fields of the form.
 pub(super) fn faults(error: &AdminError) -> Vec<(String, String)> {
     match error {
@@ -157,6 +187,38 @@ mod tests {
         assert_eq!(definition(&group(), &typed), Ok(group()), "the rule, too, which the form does not have");
         assert!(inputs().iter().all(|input| input.name != "query_limit"));
         assert_eq!(inputs().len() + 1, fields().len());
+    }
+
+    #[test]
+    fn an_entry_of_the_log_has_the_fields_that_changed() {
+        let json = |group: &v1::Group| serde_json::to_string(group).unwrap();
+        let made = Definition::parse(&v1::Group { query_limit: None, ..group() }).unwrap().text();
+        let of = |action: &str, before: &str, after: &str| {
+            let entry = |text: &str| text.to_owned();
+            let (action, before, after) = (entry(action), entry(before), entry(after));
+            super::entry(v1::AuditEntry { action, before, after, ..v1::AuditEntry::default() })
+        };
+        let fields = |entry: &Entry| -> Vec<(String, String, String)> {
+            let changed = entry.changed.clone().unwrap();
+            changed.into_iter().map(|of| (of.field, of.before, of.after)).collect()
+        };
+        let text =
+            |field: &str, before: &str, after: &str| (field.to_owned(), before.to_owned(), after.to_owned());
+        let created = of("create group", "", &json(&made));
+        assert_eq!(fields(&created), [text("ru_per_sec", "", "5"), text("weight", "1", "3")]);
+        let altered = v1::Group { ttl_us: 8_000_000, revision: 12, ..made.clone() };
+        let altered = of("alter group", &json(&made), &json(&altered));
+        assert_eq!((fields(&altered), altered.revision), (vec![text("ttl_us", "5s", "8s")], 12));
+        // What is no whole definition is shown as it is.
+        for (action, before, after) in [
+            ("delete group", json(&made), String::new()),
+            ("delete group", json(&made), "{\"moved_to\":\"b\"}".to_owned()),
+            ("alter group", json(&made), json(&made)[..20].to_owned()),
+            ("alter group", "{".to_owned(), json(&made)),
+            ("add watch", json(&made), json(&made)),
+        ] {
+            assert_eq!(of(action, &before, &after).changed, None, "{action} {after}");
+        }
     }
 
     #[test]

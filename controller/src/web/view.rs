@@ -203,7 +203,7 @@ fn group(
         warnings: &reply.warnings,
         bindings: &bindings,
         dearest: &dearest,
-        changes: &changes,
+        changes: (&changes.0, changes.1),
         fields: &fields,
     };
     Ok(Shown::Markup(if is_page { group.page(&visitor.viewer) } else { group.live() }))

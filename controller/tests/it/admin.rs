@@ -229,9 +229,9 @@ async fn changes_are_audited_with_their_actor() {
     assert_eq!(log.iter().map(|entry| entry.action.as_str()).collect::<Vec<_>>(), ["bind", "create group"]);
     assert!(log[1].actor.starts_with("ann (127.0.0.1:"), "{}", log[1].actor);
     assert!(log[1].after.contains("\"ru_per_sec\":\"10\"") && log[1].before.is_empty());
-    let older = v1::AuditLogRequest { limit: 5, before_id: log[0].id };
+    let older = v1::AuditLogRequest { limit: 5, before_id: log[0].id, ..Default::default() };
     assert_eq!(admin.audit_log(older).await.unwrap().into_inner().entries.len(), 1);
-    let too_many = v1::AuditLogRequest { limit: 1_001, before_id: 0 };
+    let too_many = v1::AuditLogRequest { limit: 1_001, ..Default::default() };
     assert_eq!(admin.audit_log(too_many).await.unwrap_err().code(), Code::InvalidArgument);
 }
 

@@ -81,7 +81,7 @@ async fn what_is_applied_is_true_in_one_change_and_again_changes_nothing() {
     assert_eq!(done(&applied), [("user ann", Done::Created), ("web", Done::Created), ("all", Done::Created)]);
     let status = lab.running.service().status();
     assert_eq!((status.revision, status.groups, status.bindings), (applied.revision, 3, 1));
-    let entries = lab.running.service().definitions().audit_log(0, 10).unwrap();
+    let entries = lab.running.service().definitions().audit_log("", 0, 10).unwrap();
     let (one, others) = entries.iter().filter(|entry| entry.actor.starts_with("tester")).fold(
         (entries[0].change, 0),
         |(change, count), entry| {

@@ -21,7 +21,7 @@ use super::support::{Lab, PATIENCE, config, group, tell};
 
 /// A browser, as far as a server sees one: it keeps a cookie, and the key of the last form.
 #[derive(Clone, Default)]
-struct Browser {
+pub(crate) struct Browser {
     address: Option<SocketAddr>,
     cookie: String,
     form_key: String,
@@ -29,21 +29,21 @@ struct Browser {
 
 /// What came back.
 #[derive(Debug)]
-struct Page {
-    status: u16,
+pub(crate) struct Page {
+    pub(crate) status: u16,
     head: String,
-    text: String,
+    pub(crate) text: String,
 }
 
 impl Page {
-    fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let lines = self.head.lines().filter_map(|line| line.split_once(": "));
         lines.into_iter().find(|(of, _)| of.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
     }
 }
 
 impl Browser {
-    fn at(running: &Running) -> Self {
+    pub(crate) fn at(running: &Running) -> Self {
         Self { address: Some(running.rest_addr), ..Self::default() }
     }
 
@@ -72,18 +72,18 @@ impl Browser {
         page
     }
 
-    async fn get(&mut self, path: &str) -> Page {
+    pub(crate) async fn get(&mut self, path: &str) -> Page {
         self.send("GET", path, "", "").await
     }
 
     /// Sends a form of the last page.
-    async fn post(&mut self, path: &str, fields: &[(&str, &str)]) -> Page {
+    pub(crate) async fn post(&mut self, path: &str, fields: &[(&str, &str)]) -> Page {
         let mut body = Serializer::new(String::new());
         body.extend_pairs(fields).append_pair("form_key", &self.form_key);
         self.send("POST", path, "sec-fetch-site: same-origin\r\n", &body.finish()).await
     }
 
-    async fn log_in(&mut self, token: &str) -> Page {
+    pub(crate) async fn log_in(&mut self, token: &str) -> Page {
         let body = Serializer::new(String::new())
             .append_pair("token", token)
             .append_pair("next", "/console/groups")
@@ -409,9 +409,18 @@ async fn a_tenant_sees_the_console_of_its_own_groups() {
         assert!(page.status == 200 && !page.text.contains("of-others"), "{path}: {page:?}");
     }
     assert!(browser.get("/console/groups").await.text.contains("group-own"));
+    // Who changed a definition is nothing for a tenant.
+    assert!(!browser.get("/console/groups/own").await.text.contains("History of the definition"));
+    assert!(viewer.get("/console/groups/own").await.text.contains("History of the definition"));
     assert_eq!(browser.get("/console/groups/of-others").await.status, 404);
     assert_eq!(browser.get("/console/groups/of-others?range=24h").await.status, 404);
-    for path in ["/console/audit", "/console/nodes", "/console/prices", "/console/groups/own/edit"] {
+    for path in [
+        "/console/audit",
+        "/console/nodes",
+        "/console/prices",
+        "/console/groups/own/edit",
+        "/console/audit?group=own",
+    ] {
         assert_eq!(browser.get(path).await.status, 403, "{path}");
     }
     for view in ["%2Fconsole%2Fnodes", "%2Fconsole%2Faudit"] {

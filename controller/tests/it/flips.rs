@@ -50,7 +50,7 @@ fn served(service: &Service) -> String {
             .iter()
             .map(|row| (row.name.clone(), row.incarnation))
             .collect::<Vec<_>>(),
-        service.definitions().audit_log(0, 1_000).unwrap(),
+        service.definitions().audit_log("", 0, 1_000).unwrap(),
         service.statements().runaways("", 0).unwrap(),
         history("minute"),
         history("hour"),

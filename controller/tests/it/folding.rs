@@ -96,7 +96,7 @@ fn a_node_is_forgotten_when_it_may_not_report_any_more_and_counts_exactly_once()
                 Err(AdminError::Invalid { .. })
             ));
         }
-        let audit = service.definitions().audit_log(0, 10).unwrap();
+        let audit = service.definitions().audit_log("", 0, 10).unwrap();
         assert_eq!((audit[0].action.as_str(), audit[0].subject.as_str()), ("forget client", "client node"));
         let mut service = service;
         for crashed in [false, true] {
@@ -131,14 +131,14 @@ fn of_several_nodes_all_are_forgotten_or_none() {
     let unknown = service.accounts().forget_clients(&actor, &["a".to_owned(), "c".to_owned()]);
     assert!(matches!(unknown, Err(AdminError::NotFound { what }) if what == "client c"));
     assert_eq!(
-        (service.leasing().clients().0.len(), service.definitions().audit_log(0, 10).unwrap().len()),
+        (service.leasing().clients().0.len(), service.definitions().audit_log("", 0, 10).unwrap().len()),
         (2, 0)
     );
     leave(&sessions[1]);
     now.fetch_add(60_000_000, Ordering::SeqCst);
     assert_eq!(service.accounts().forget_clients(&actor, &names).unwrap(), [1, 1]);
     assert_eq!(
-        (service.leasing().clients().0.len(), service.definitions().audit_log(0, 10).unwrap().len()),
+        (service.leasing().clients().0.len(), service.definitions().audit_log("", 0, 10).unwrap().len()),
         (0, 2)
     );
 }

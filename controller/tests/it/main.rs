@@ -50,6 +50,8 @@ mod jwt;
 #[cfg(test)]
 mod large;
 #[cfg(test)]
+mod logs;
+#[cfg(test)]
 mod naive;
 #[cfg(test)]
 mod narrowed;
@@ -61,6 +63,8 @@ mod receiver;
 mod recoveries;
 #[cfg(test)]
 mod recovery;
+#[cfg(test)]
+mod replays;
 #[cfg(test)]
 mod rest;
 #[cfg(test)]

@@ -357,7 +357,7 @@ async fn tokens_are_made_listed_and_revoked_by_rest_as_by_grpc() {
     assert!(status == 409 && said["error"]["message"].as_str().unwrap().contains("last admin"), "{said}");
     assert_eq!(rest(&running, &root, "DELETE", &format!("{path}?force=true"), "").await.0, 200);
     assert_eq!(rest(&running, &root, "GET", "/v1/tokens", "").await.0, 401);
-    let log = running.service().definitions().audit_log(0, 0).unwrap();
+    let log = running.service().definitions().audit_log("", 0, 0).unwrap();
     let revoked =
         log.iter().find(|entry| entry.action == "revoke token" && entry.identity == "root").unwrap();
     assert!(!format!("{log:?}").contains("tdg_") && revoked.kind == "token", "{log:?}");

@@ -23,7 +23,7 @@ pub(super) const DAY: [Step; 7] = [
     |service| drop(service.accounts().tidy()),
     |service| {
         drop(service.accounts().usage_history("top", "hour", 0, 0));
-        drop(service.definitions().audit_log(0, 1_000));
+        drop(service.definitions().audit_log("", 0, 1_000));
     },
     |service| {
         assert!(service.metrics_page().expect("a page").ends_with("# EOF\n"));

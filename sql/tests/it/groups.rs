@@ -133,7 +133,8 @@ async fn users_and_databases_are_bound_and_let_go() {
     let (affected, notes) = lab.done("ALTER USER ann RESOURCE GROUP default").await;
     assert!(affected == 0 && notes.contains("user ann was bound to no group"), "{notes}");
     let mut admin = AdminClient::new(lab.channel.clone());
-    let log = admin.audit_log(v1::AuditLogRequest { limit: 1, before_id: 0 }).await.unwrap().into_inner();
+    let log =
+        admin.audit_log(v1::AuditLogRequest { limit: 1, ..Default::default() }).await.unwrap().into_inner();
     assert!(log.entries[0].actor.starts_with("ann@store"), "{:?}", log.entries[0]);
 }
 
