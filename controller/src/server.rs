@@ -152,7 +152,8 @@ impl Controller {
         let grpc_addr = local("grpc_listen", config.grpc_listen, &grpc)?;
         let rest_addr = local("http_listen", config.http_listen, &http)?;
         let engine = EngineConfig { drift_ppm: config.drift_ppm, margin: config.margin };
-        let settings = ServiceConfig { capacity: config.capacity, engine, fence: config.fence };
+        let settings =
+            ServiceConfig { capacity: config.capacity, engine, fence: config.fence, instance: None };
         let loading = tokio::task::spawn_blocking(move || Service::load(store, settings, clock)).await;
         let damaged = |reason: String| StartError::Load { path: config.store.clone(), reason };
         let loaded = loading.map_err(|error| StartError::Internal(error.to_string()))?;

@@ -65,6 +65,9 @@ pub struct ServiceConfig {
     pub engine: EngineConfig,
     /// Time without a successful write to the store after which the controller falls silent; `None`: it never does.
     pub fence: Option<Span>,
+    /// The number of this start, by which controllers on copies of one store tell each other apart; `None`: random. A
+    /// simulation that repeats a run sets it.
+    pub instance: Option<u64>,
 }
 
 /// The controller without its listeners.

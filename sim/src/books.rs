@@ -1,5 +1,7 @@
 //! The charges of nodes, the ledger's totals, and the debts.
 
+use std::hash::{Hash, Hasher};
+
 use tidegate_core::group::GroupId;
 use tidegate_core::units::{Ru, RuTotal};
 use tidegate_proto::v1;
@@ -109,6 +111,20 @@ impl World {
                 ));
             }
         }
+    }
+
+    /// The course of the run until now, and what it left in the books.
+    pub fn course(&self) -> u64 {
+        let mut digest = self.digest.clone();
+        for id in self.groups() {
+            (
+                id,
+                self.totals(id),
+                self.controller.quota(id).map(|quota| (quota.window, quota.used, quota.lost)),
+            )
+                .hash(&mut digest);
+        }
+        digest.finish()
     }
 
     /// The ledger's total of a group, and the sum over all nodes.

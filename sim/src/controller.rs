@@ -38,6 +38,8 @@ pub(super) struct Controller {
     /// still carry what is on its way.
     streams: BTreeMap<(usize, u64), Option<Session>>,
     random: Random,
+    /// Numbers of starts.
+    instances: Random,
     fence: Option<Span>,
     /// How far the wall clock is ahead of midnight and the time of the world, in microseconds.
     wall: Arc<AtomicU64>,
@@ -57,6 +59,7 @@ impl Controller {
             now: Cell::new(Time(0)),
             streams: BTreeMap::new(),
             random: Random::new(seed, 2),
+            instances: Random::new(seed, 3),
             fence,
             wall: Arc::default(),
             touched: Cell::new(false),
@@ -97,7 +100,8 @@ impl Controller {
     /// Starts on what is on the disk.
     pub(super) fn start(&mut self) -> Result<(), StoreError> {
         let store = RedbStore::open_on(self.disk.clone(), self.disk.clone(), Path::new("simulated"))?;
-        let config = ServiceConfig { fence: self.fence, ..ServiceConfig::default() };
+        let instance = Some(self.instances.bits());
+        let config = ServiceConfig { fence: self.fence, instance, ..ServiceConfig::default() };
         let clock = Clock::driven(Arc::clone(self.disk.clock())).with_wall(Arc::clone(&self.wall));
         self.service = Some(Service::load(Arc::new(store), config, clock)?);
         self.touched.set(true);
@@ -112,6 +116,7 @@ impl Controller {
             now: self.now.clone(),
             streams: BTreeMap::new(),
             random: self.random.clone(),
+            instances: self.instances.clone(),
             fence: self.fence,
             wall: Arc::clone(&self.wall),
             touched: Cell::new(false),

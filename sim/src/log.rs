@@ -2,6 +2,8 @@
 //!
 //! Times are true virtual time, costs what was charged. Entries are in the order of their times.
 
+use std::fmt;
+
 use tidegate_core::units::{Ru, Span, Time};
 
 use super::world::Operation;
@@ -49,4 +51,15 @@ pub struct Log {
     pub admitted: Vec<Entry>,
     /// When they were refused or gave up.
     pub refused: Vec<Entry>,
+}
+
+impl fmt::Display for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (what, entries) in [("admitted", &self.admitted), ("refused", &self.refused)] {
+            for Entry { at, node, load, cost, waited } in entries {
+                writeln!(f, "{:>9} us  n{node} {what} {cost} of load {load} after {waited}", at.0)?;
+            }
+        }
+        Ok(())
+    }
 }

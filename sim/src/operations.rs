@@ -114,6 +114,7 @@ impl World {
         let Some(load) = self.loads.get(operation.load) else {
             return;
         };
+        self.digest.outcome(self.now, node, &operation, Some(operation.over));
         let Fate { actual, lasts, undone, .. } = operation.fate;
         let actual = if undone { Ru::ZERO } else { actual };
         if let Some(waits) = self.waits.get_mut(&load.label) {
@@ -201,6 +202,7 @@ impl World {
     }
 
     fn refused(&mut self, node: usize, operation: Operation) {
+        self.digest.outcome(self.now, node, &operation, None);
         let label = self.loads.get(operation.load).map(|load| &load.label);
         if let Some(waits) = label.and_then(|label| self.waits.get_mut(label)) {
             waits.refused += 1;

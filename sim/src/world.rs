@@ -1,6 +1,7 @@
 //! The simulated world: events in virtual time, the shipped controller and node machines, and a network between.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::Hasher as _;
 
 use tidegate_core::group::{GroupId, GroupSpec};
 use tidegate_core::node::{NodeConfig, NodeGroup, WaiterId};
@@ -10,6 +11,7 @@ use tidegate_core::usage::Total;
 use super::cap::Capped;
 use super::controller::Controller;
 use super::copies::Copy;
+use super::digest::Digest;
 use super::holding::Holding;
 use super::hunger::Hunger;
 use super::load::{Arrivals, Load};
@@ -272,6 +274,8 @@ pub struct World {
     /// Since when those who wait on a node for a group that falls back there were let in no more, and how long that may
     /// take.
     pub(super) hungry: BTreeMap<(usize, GroupId), Hunger>,
+    /// The course of the run so far.
+    pub(super) digest: Digest,
     /// Every message, when tracing.
     pub trace: Option<String>,
     /// Every operation, when recording.
@@ -334,6 +338,7 @@ impl World {
             witness: Witness::default(),
             work: None,
             hungry: BTreeMap::new(),
+            digest: Digest::default(),
             trace: None,
             log: None,
         };
@@ -432,6 +437,7 @@ impl World {
             self.at(old_until, event);
             return;
         }
+        self.digest.event(self.now, &event);
         match event {
             Event::Arrival { load, node } => self.arrive(load, node),
             Event::Settle { node, process, operation } => self.end(node, process, operation),
@@ -456,6 +462,8 @@ impl World {
             }
             Event::Served => self.serve(),
             Event::Upkeep => {
+                let course = self.digest.finish();
+                self.note(|| format!("course {course:016x}"));
                 if !self.stalled() {
                     self.controller.upkeep();
                     self.shares.settle();

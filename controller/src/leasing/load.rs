@@ -62,7 +62,8 @@ impl Leasing {
     ) -> Result<Self, StoreError> {
         let Start { now, store, meta, config, clean, loaded, revision } = start;
         let began_clean = clean.is_some();
-        let lead = lead(meta, revision, began_clean, clock)?;
+        let instance = config.instance.unwrap_or_else(rand::random).max(1);
+        let lead = lead(meta, instance, revision, began_clean, clock)?;
         first_batch.push(put_number(META_EPOCH, lead.epoch));
         first_batch.push(Write::Delete(Table::Meta, META_CLEAN.to_vec()));
         first_batch.push(put_json(Table::Meta, META_LINEAGE.to_vec(), &lead.lineage)?);
@@ -127,9 +128,14 @@ impl Leasing {
     }
 }
 
-fn lead(meta: &Meta, revision: u64, began_clean: bool, clock: &Clock) -> Result<Lead, StoreError> {
+fn lead(
+    meta: &Meta,
+    instance: u64,
+    revision: u64,
+    began_clean: bool,
+    clock: &Clock,
+) -> Result<Lead, StoreError> {
     let epoch = meta.number(META_EPOCH)?.unwrap_or(0) + u64::from(!began_clean);
-    let instance = rand::random::<u64>().max(1);
     let mut lineage: Lineage =
         meta.get(META_LINEAGE).map_or_else(|| Ok(Lineage::default()), |row| json(Table::Meta, row))?;
     lineage.begin(instance, revision);

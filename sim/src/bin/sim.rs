@@ -1,7 +1,9 @@
 //! Runs seeds of the fault simulation, or scripted scenarios. A failing seed is shrunk and printed with its
 //! transcript, and the exit status is 1.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -11,6 +13,7 @@ use std::time::Instant;
 
 use clap::Parser;
 use tidegate_sim::chaos::{Outcome, Plan};
+use tidegate_sim::golden::{Golden, advice};
 use tidegate_sim::script;
 use tidegate_sim::world::Toll;
 
@@ -32,6 +35,16 @@ struct Args {
     /// Show a failing seed as it is, not the smallest plan that fails
     #[arg(long)]
     no_shrink: bool,
+    /// Compare the courses of the seeds with those in this file; a seed whose nodes or controllers do something else
+    /// than the file says is a failure
+    #[arg(long, value_name = "FILE", conflicts_with = "first")]
+    golden: Option<PathBuf>,
+    /// Write the courses of the seeds to this file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["first", "golden"])]
+    write_golden: Option<PathBuf>,
+    /// Write all messages and operations of each seed to a file in this folder, to compare two builds by `diff -r`
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["first", "golden", "write_golden"])]
+    transcripts: Option<PathBuf>,
     /// Run this plan, as printed for a failing seed, instead of seeds
     #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
@@ -48,7 +61,45 @@ fn main() -> ExitCode {
     if let Some(path) = &args.plan {
         return run_plan(path, args.verbose);
     }
+    if let Some(folder) = &args.transcripts {
+        return exit(write_transcripts(folder, args.from..args.from + args.seeds));
+    }
     if args.first { run_to_first(args.seeds, args.from) } else { run(&args) }
+}
+
+fn exit(result: Result<(), String>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sim: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn write_transcripts(folder: &Path, seeds: Range<u64>) -> Result<(), String> {
+    fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    for seed in seeds {
+        let path = folder.join(seed.to_string());
+        fs::write(&path, Plan::new(seed).transcript())
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Compares the courses of seeds with those expected, or writes them down.
+fn judge_courses(args: &Args, courses: &BTreeMap<u64, u64>) -> Result<(), String> {
+    let ran = Golden::of(courses);
+    if let Some(path) = &args.write_golden {
+        return fs::write(path, ran.text()).map_err(|error| format!("{}: {error}", path.display()));
+    }
+    let Some(path) = &args.golden else { return Ok(()) };
+    let expected = fs::read_to_string(path)
+        .map_err(|error| error.to_string())
+        .and_then(|text| Golden::read(&text))
+        .map_err(|error| format!("{}: {error}", path.display()))?;
+    let differing = expected.differing(&ran);
+    if differing.is_empty() { Ok(()) } else { Err(advice(&differing)) }
 }
 
 fn run_scripts(paths: &[PathBuf]) -> ExitCode {
@@ -111,6 +162,7 @@ struct Tally {
     worst: AtomicU64,
     toll: Mutex<Toll>,
     failed: Mutex<Vec<u64>>,
+    courses: Mutex<BTreeMap<u64, u64>>,
 }
 
 fn run(args: &Args) -> ExitCode {
@@ -146,8 +198,9 @@ fn run(args: &Args) -> ExitCode {
         toll.set_back,
         toll.awakened
     );
+    let courses = tally.courses.into_inner().unwrap_or_default();
     let Some(seed) = failed.iter().min() else {
-        return ExitCode::SUCCESS;
+        return exit(judge_courses(args, &courses));
     };
     println!("failed: {:?}", failed.iter().take(20).collect::<Vec<_>>());
     let plan = if args.no_shrink { Plan::new(*seed) } else { Plan::new(*seed).shrink() };
@@ -185,6 +238,9 @@ fn work(tally: &Tally, seeds: u64, from: u64, started: Instant) {
                 tally.worst.fetch_max(outcome.worst, Ordering::Relaxed);
                 if let Ok(mut toll) = tally.toll.lock() {
                     *toll += outcome.toll;
+                }
+                if let Ok(mut courses) = tally.courses.lock() {
+                    courses.insert(from + index, outcome.course);
                 }
             }
             Err(violation) => {

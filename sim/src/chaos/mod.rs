@@ -17,6 +17,7 @@ use tidegate_core::units::{Rate, Ru, Span, Time};
 pub use action::{Action, Change};
 
 use super::load::Load;
+use super::log::Log;
 use super::network::Faults;
 use super::world::{Toll, World};
 
@@ -48,6 +49,8 @@ pub struct Outcome {
     pub worst: u64,
     /// What happened to processes.
     pub toll: Toll,
+    /// The course of the run as one number: the same for the same seed, as long as nodes and controllers do the same.
+    pub course: u64,
 }
 
 /// Time after the faults in which everyone must be served: recovery, one lease, and some renewals.
@@ -70,28 +73,29 @@ impl Plan {
     /// # Errors
     /// What was violated, and all messages.
     pub fn run_traced(&self, trace: bool) -> Result<Outcome, (String, String)> {
-        let (result, transcript) = self.attempt(trace);
+        let (result, transcript, _) = self.attempt(trace);
         result.map_err(|violation| (violation, transcript))
     }
 
-    /// All messages of a run, and what it came to: the same every time (I8).
+    /// All messages and operations of a run, and what it came to: the same every time (I8).
     pub fn transcript(&self) -> String {
-        let (result, transcript) = self.attempt(true);
-        format!("{transcript}{result:?}")
+        let (result, messages, log) = self.attempt(true);
+        format!("{messages}{log}{result:?}\n")
     }
 
-    fn attempt(&self, trace: bool) -> (Result<Outcome, String>, String) {
+    fn attempt(&self, trace: bool) -> (Result<Outcome, String>, String, Log) {
         let mut world = match World::fenced(self.seed, self.drifts.len(), self.delay, self.fence) {
             Ok(world) => world,
-            Err(error) => return (Err(error), String::new()),
+            Err(error) => return (Err(error), String::new(), Log::default()),
         };
         world.trace = trace.then(String::new);
+        world.log = trace.then(Log::default);
         world.checked = true;
         world.set_wall(true, self.wall);
         world.set_drifts(&self.drifts);
         world.set_idle_after(self.idle_after);
         let result = self.drive(&mut world);
-        (result, world.trace.unwrap_or_default())
+        (result, world.trace.unwrap_or_default(), world.log.unwrap_or_default())
     }
 
     fn drive(&self, world: &mut World) -> Result<Outcome, String> {
@@ -172,6 +176,7 @@ impl Plan {
         if !rebound {
             self.judge_shares(world, &at_rest)?;
         }
+        outcome.course = world.course();
         Ok(outcome)
     }
 
