@@ -89,8 +89,8 @@ impl Digest {
 
     fn reports(&mut self, reports: &[ReportIn]) {
         reports.len().hash(self);
-        for ReportIn { group, incarnation, total } in reports {
-            (group, *incarnation, total.as_ref().ok()).hash(self);
+        for ReportIn { group, incarnation, total, waited } in reports {
+            (group, *incarnation, total.as_ref().ok(), waited.len()).hash(self);
         }
     }
 
