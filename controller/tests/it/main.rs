@@ -32,6 +32,8 @@ mod depth;
 #[cfg(test)]
 mod divided;
 #[cfg(test)]
+mod failed;
+#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod flips;
