@@ -52,6 +52,8 @@ mod jwt;
 #[cfg(test)]
 mod large;
 #[cfg(test)]
+mod meanwhile;
+#[cfg(test)]
 mod naive;
 #[cfg(test)]
 mod narrowed;
