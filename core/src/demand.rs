@@ -116,6 +116,12 @@ fn index(number: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::test_runner::RngSeed;
+
     use super::*;
 
     fn feed(demand: &mut Demand, from_ms: u64, to_ms: u64, every_ms: u64, cost: Ru) {
@@ -123,6 +129,53 @@ mod tests {
         while at < to_ms {
             demand.arrived(Time(at * 1_000), cost);
             at += every_ms;
+        }
+    }
+
+    /// All that arrived, of which nothing is ever dropped.
+    #[derive(Default)]
+    struct All {
+        cells: BTreeMap<u64, Ru>,
+    }
+
+    impl All {
+        fn over(&self, now: Time, full: u64) -> Rate {
+            let Some(oldest) = self.cells.keys().next() else { return Rate::ZERO };
+            let first = (now.0 / CELL.0).saturating_sub(full).max(*oldest);
+            let sum: Ru = self.cells.range(first..).map(|(_, ru)| *ru).sum();
+            let covered = (now.0 - first * CELL.0).max(CELL.0);
+            Rate(sum.scale(MICRO, i64::try_from(covered).unwrap()).0)
+        }
+
+        fn risen(&self, now: Time) -> Rate {
+            let newest = now.0 / CELL.0;
+            let came = self.cells.range(newest.saturating_sub(10)..newest).next();
+            self.over(now, newest - came.map_or(newest, |(cell, _)| *cell))
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            rng_seed: RngSeed::Fixed(1),
+            ..ProptestConfig::with_cases(256)
+        })]
+
+        /// Operations that come at any time, a cell, the whole ring and many rings apart.
+        #[test]
+        fn a_load_is_what_a_list_of_all_operations_says(
+            steps in vec((prop_oneof![0_u64..90_000, 90_000_u64..2_500_000], 1_i64..1_000_000), 1..60),
+            begins in 0_u64..5_000_000,
+        ) {
+            let (mut demand, mut all) = (Demand::default(), All::default());
+            let mut now = Time(begins);
+            for (pause, cost) in steps {
+                now = now.after(Span(pause));
+                let measured = [demand.clone().rate(now), demand.clone().recent(now), demand.clone().risen(now)];
+                prop_assert_eq!(measured, [all.over(now, 10), all.over(now, 3), all.risen(now)], "{:?}", now);
+                demand.arrived(now, Ru(cost));
+                *all.cells.entry(now.0 / CELL.0).or_default() += Ru(cost);
+            }
         }
     }
 

@@ -151,6 +151,9 @@ impl Hash for Pool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use proptest::test_runner::RngSeed;
+
     use super::*;
 
     #[test]
@@ -173,6 +176,87 @@ mod tests {
         late.grant_ahead(Time(0), Ru(1), Span(7));
         late.accrue(Time(7), Rate::ZERO, Rate::ZERO);
         assert!(late.is_late(), "others have leased what was pledged");
+    }
+
+    /// What happens to a pool that owes: a lump is granted ahead of its time, tokens come back, time passes.
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Ahead(i64, u64),
+        Back(i64),
+        Pass(u64),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            2 => (1_i64..3_000_000, 1_u64..1_000_000).prop_map(|(ru, after)| Step::Ahead(ru, after)),
+            1 => (1_i64..500_000).prop_map(Step::Back),
+            3 => (1_u64..400_000).prop_map(Step::Pass),
+        ];
+        prop::collection::vec(step, 1..40)
+    }
+
+    /// A pool whose rate others lease, all but what is pledged, beside a list of what must have come, and when.
+    struct Pledged {
+        pool: Pool,
+        now: Time,
+        /// All that was granted, and when so much must have come in.
+        granted: Ru,
+        due: Vec<(Time, Ru)>,
+    }
+
+    impl Pledged {
+        fn came(&self) -> Ru {
+            self.pool.tokens() + self.granted
+        }
+
+        fn pass(&mut self, until: Time) {
+            self.now = until;
+            let limit = Rate::whole(1_000);
+            self.pool.accrue(until, limit, limit - self.pool.pledged());
+        }
+
+        fn step(&mut self, step: Step) -> Result<(), TestCaseError> {
+            match step {
+                Step::Ahead(ru, after) => {
+                    self.pool.grant_ahead(self.now, Ru(ru), Span(after));
+                    self.granted += Ru(ru);
+                    self.due.push((self.now.after(Span(after)), self.granted));
+                }
+                Step::Back(ru) => self.pool.give_back(Ru(ru), Ru::MAX),
+                Step::Pass(span) => {
+                    let until = self.now.after(Span(span));
+                    // Stops at each moment at which a lump must have come.
+                    while let Some((at, all)) = self.due.iter().min().copied().filter(|(at, _)| *at <= until)
+                    {
+                        self.pass(at);
+                        self.due.retain(|due| *due != (at, all));
+                        prop_assert!(self.came() >= all, "{} of {all} came until {at:?}", self.came());
+                    }
+                    self.pass(until);
+                }
+            }
+            prop_assert!(self.pool.balances());
+            Ok(())
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            rng_seed: RngSeed::Fixed(1),
+            ..ProptestConfig::with_cases(256)
+        })]
+
+        /// However many are on their way, whichever is due first, and whatever comes back meanwhile.
+        #[test]
+        fn every_lump_ahead_of_its_time_comes_in_time_if_others_lease_all_that_is_not_pledged(steps in steps()) {
+            let pool = Pool::new(Time(0), Ru::ZERO);
+            let mut pledged = Pledged { pool, now: Time(0), granted: Ru::ZERO, due: Vec::new() };
+            for step in steps {
+                pledged.step(step)?;
+            }
+            pledged.step(Step::Pass(1_000_000))?;
+        }
     }
 
     #[test]

@@ -127,6 +127,21 @@ fn a_lump_ahead_of_its_time_that_never_arrived_is_there_again() {
 }
 
 #[test]
+fn only_the_first_in_the_queue_gets_a_lump_ahead_of_its_time() {
+    let mut engine = drained();
+    let mut ask = |ms, client, seq, ru| {
+        let ask = Ask { acked_seq: seq - 1, ..large(ru, 500) };
+        leased(engine.renew(at(ms), client, GROUP, seq, &ask, None)).lump
+    };
+    // A is alone at first, and has a bucket for its operation; then both wait, B before A.
+    let waiting = [ask(0, A, 1, 60), ask(1, B, 1, 80), ask(2, A, 2, 60)];
+    assert_eq!(waiting, [Ru::ZERO; 3]);
+    // The pool would cover the smaller one in 300 ms.
+    assert_eq!(ask(300, A, 3, 60), Ru::ZERO);
+    assert_eq!(ask(310, B, 2, 80), Ru::whole(80));
+}
+
+#[test]
 fn there_is_no_lump_ahead_of_its_time_without_room_for_it() {
     let mut engine = drained();
     let mut busy = Busy { seq: 0, terms: LeaseTerms::default() };

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use tidegate_core::engine::{Engine, EngineConfig};
 use tidegate_core::exchange::{Ask, Grant};
 use tidegate_core::group::{ClientId, GroupId, GroupSpec};
-use tidegate_core::units::{Rate, Ru, Span};
+use tidegate_core::units::{Rate, Ru, Span, Time};
 
 use common::{at, leased};
 
@@ -94,6 +94,33 @@ fn a_part_that_is_loaded_lasts_from_the_start_of_the_controller_on() {
     group.engine.load_part(at(13 * hours), GROUP, A, Rate::whole(70));
     assert_eq!(group.take(14 * hours), []);
     assert_eq!(group.engine.parts_out(GROUP), Rate::whole(70));
+}
+
+#[test]
+fn the_part_of_a_silent_node_counts_for_as_long_as_the_slowest_clock_lets_it_be_used_and_no_longer() {
+    // How long a node uses its part after the newest answer, by its own clock.
+    let lasts = Span::secs(12 * 3_600);
+    for (drift_ppm, margin) in [(0, Span(0)), (0, Span::millis(50)), (1_000, Span(0)), (100_000, Span(7))] {
+        let config = EngineConfig { drift_ppm, margin };
+        for loaded in [false, true] {
+            let mut group = Divided { engine: Engine::new(at(0), config), ..Divided::new(TTL) };
+            let spec = GroupSpec { fallback_total: Some(Rate::whole(100)), ..GroupSpec::unlimited() };
+            assert_eq!(group.engine.put_group(at(0), GROUP, spec), Ok(()));
+            let asks = Ask { demand: Rate::whole(10), ..Ask::default() };
+            match loaded {
+                true => group.engine.load_part(at(10), GROUP, A, Rate::whole(100)),
+                false => drop(group.engine.renew(at(10), A, GROUP, 1, &asks, None)),
+            }
+            group.store(20);
+            // The first moment at which the slowest clock shows that it is over, and the margin.
+            let end = at(10).0 + (lasts.0 * 1_000_000).div_ceil(1_000_000 - u64::from(drift_ppm)) + margin.0;
+            for (now, out) in [(end - 1, 100), (end, 0)] {
+                let freed = group.engine.take_parts(Time(now));
+                assert_eq!(group.engine.parts_out(GROUP), Rate::whole(out), "{drift_ppm} ppm, at {now} us");
+                assert_eq!(freed.is_empty(), out > 0, "{freed:?}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -65,6 +65,21 @@ fn a_controller_that_recovers_takes_neither_lease_nor_fallback_from_a_node() {
 }
 
 #[test]
+fn a_limit_that_comes_while_a_group_recovers_yields_nothing_before_that_is_over() {
+    let mut engine = Engine::new(at(0), EngineConfig::default());
+    assert_eq!(engine.put_group(at(0), GROUP, GroupSpec::unlimited()), Ok(()));
+    engine.recover_until(at(6_000));
+    let limited = GroupSpec::capped(Rate::whole(100));
+    assert_eq!(engine.put_group(at(1_000), GROUP, limited), Ok(()));
+    let mut pool = |ms| {
+        // A node that holds nothing and wants nothing.
+        engine.renew(at(ms), A, GROUP, ms, &Ask { acked_seq: 1, ..Ask::default() }, None);
+        engine.group_view(GROUP).map(|view| view.pool)
+    };
+    assert_eq!([pool(3_000), pool(6_000), pool(6_300)], [0, 0, 30].map(|ru| Some(Ru::whole(ru))));
+}
+
+#[test]
 fn a_bucket_gets_no_deeper_while_leases_of_before_may_be_out() {
     let mut engine = Engine::new(at(0), EngineConfig::default());
     engine.recover_until(at(5_100));

@@ -1,8 +1,15 @@
 //! Shares of quotas at their edges: slow clocks, operations that never run, groups that are given up, grants that were
 //! never applied, costs above a share, windows that open early. And words of a controller that a node must forget.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test stops at the first surprise"
+)]
 
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use tidegate_core::engine::{Engine, EngineConfig};
 use tidegate_core::exchange::{Allowance, Ask, Grant, LeaseTerms, Spending};
 use tidegate_core::group::{ClientId, Fallback, GroupId, GroupSpec};
@@ -144,6 +151,163 @@ fn what_operations_cost_above_a_share_is_missing_for_others() {
     let view = engine.quota_view(GROUP, at(2)).unwrap();
     assert!(view.used >= ru(70) && view.granted >= ru(70), "{view:?}");
     assert_eq!(ceiling(&mut engine, at(3), B, 1, waits(40)), Ru::ZERO);
+}
+
+#[test]
+fn a_node_that_begins_to_count_again_may_have_used_all_of_its_share() {
+    let mut engine = engine();
+    let first = ceiling(&mut engine, at(1), A, 1, waits(40));
+    let said = Ask { acked_seq: 1, spending: spending(1, 30, first), ..waits(1) };
+    let second = ceiling(&mut engine, at(2), A, 2, said);
+    assert!(second >= ru(30));
+    // It has applied that answer, and says nothing of what it used.
+    let third = ceiling(&mut engine, at(3), A, 3, Ask { acked_seq: 2, ..waits(1) });
+    let view = engine.quota_view(GROUP, at(3)).unwrap();
+    let most = first.max(second);
+    assert_eq!((view.lost, view.used, view.unused), (most - ru(30), ru(30), third), "{view:?}");
+    assert_eq!(view.granted, most + third);
+}
+
+/// What a node does, of three.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// It asks, and waits for an operation of this cost; the answer comes, or is lost.
+    Ask {
+        node: usize,
+        cost: i64,
+        heard: bool,
+    },
+    Use(usize, i64),
+    /// It begins to count again, when it has its answer.
+    Forget(usize),
+    Goodbye(usize),
+    /// So many milliseconds pass.
+    Pass(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let node = || 0_usize..3;
+    let ask = (node(), 1_i64..60, prop::bool::weighted(0.8));
+    let step = prop_oneof![
+        6 => ask.prop_map(|(node, cost, heard)| Step::Ask { node, cost, heard }),
+        4 => (node(), 1_i64..60).prop_map(|(node, cost)| Step::Use(node, cost)),
+        1 => node().prop_map(Step::Forget),
+        1 => node().prop_map(Step::Goodbye),
+        1 => prop_oneof![1_u64..3_000, 5_000_u64..30_000].prop_map(Step::Pass),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+/// What a node counts, and the newest renewals that it sent and of which it has the answer.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    seq: u64,
+    acked: u64,
+    window: u64,
+    used: Ru,
+    ceiling: Ru,
+}
+
+struct Nodes {
+    engine: Engine,
+    now: Time,
+    count: u32,
+    ends: Time,
+    nodes: [Counts; 3],
+    /// What nodes used in the present window.
+    used: Ru,
+}
+
+impl Nodes {
+    fn step(&mut self, step: Step) {
+        let window = window_number(GROUP, self.count);
+        match step {
+            Step::Ask { node, cost, heard } => self.ask(node, cost, heard),
+            Step::Use(node, cost) => {
+                let node = &mut self.nodes[node];
+                let cost = ru(cost).min(node.ceiling - node.used).or_zero();
+                node.used += cost;
+                self.used += if node.window == window { cost } else { Ru::ZERO };
+            }
+            Step::Forget(node) => {
+                let node = &mut self.nodes[node];
+                if node.acked == node.seq {
+                    (node.window, node.used, node.ceiling) = (0, Ru::ZERO, Ru::ZERO);
+                }
+            }
+            Step::Goodbye(node) => self.engine.release(self.now, ClientId(node as u64 + 1)),
+            Step::Pass(ms) => {
+                self.now = self.now.after(Span::millis(ms));
+                self.engine.expire(self.now);
+            }
+        }
+        if self.now >= self.ends {
+            (self.count, self.ends, self.used) = (self.count + 1, self.now.after(Span::secs(60)), Ru::ZERO);
+            open(&mut self.engine, self.now, self.count);
+            // A share is used until the end of its window.
+            self.nodes.iter_mut().for_each(|node| node.ceiling = node.used);
+        }
+    }
+
+    fn ask(&mut self, of: usize, cost: i64, heard: bool) {
+        let node = &mut self.nodes[of];
+        node.seq += 1;
+        let spending = match node.window {
+            0 => Spending::default(),
+            window => Spending { window, used: node.used, ceiling: node.ceiling },
+        };
+        let ask = Ask { acked_seq: node.acked, spending, ..waits(cost) };
+        let answer = self.engine.renew(self.now, ClientId(of as u64 + 1), GROUP, node.seq, &ask, None);
+        let Some(Grant::Leased(LeaseTerms { allowance: Some(allowance), .. })) = answer else {
+            panic!("no share: {answer:?}")
+        };
+        if heard {
+            let used = if node.window == allowance.window { node.used } else { Ru::ZERO };
+            let Allowance { window, ceiling, .. } = allowance;
+            *node = Counts { seq: node.seq, acked: node.seq, window, used, ceiling };
+        }
+    }
+
+    /// What was used, and what nodes can still use by the shares that they have.
+    fn used_or_usable(&self) -> Ru {
+        let window = window_number(GROUP, self.count);
+        let present = self.nodes.iter().filter(|node| node.window == window);
+        self.used + present.map(|node| (node.ceiling - node.used).or_zero()).sum::<Ru>()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(1),
+        ..ProptestConfig::with_cases(256)
+    })]
+
+    #[test]
+    fn what_nodes_used_and_may_still_use_is_granted_and_within_the_quota(steps in steps()) {
+        let (now, nodes) = (at(0), [Counts::default(); 3]);
+        let mut nodes =
+            Nodes { engine: engine(), now, count: 1, ends: Time(60_000_000), nodes, used: Ru::ZERO };
+        for step in steps {
+            nodes.step(step);
+            let view = nodes.engine.quota_view(GROUP, nodes.now).unwrap();
+            let most = nodes.used_or_usable();
+            prop_assert!(most <= view.granted && view.granted <= ru(100), "{most} after {step:?}: {view:?}");
+        }
+    }
+}
+
+#[test]
+fn a_mark_counts_in_its_own_window_and_never_goes_back() {
+    let mut engine = engine();
+    let (number, ends) = (window_number(GROUP, 2), at(120_000));
+    let opening = Opening { number, ends, durable: ru(10), ..Opening::default() };
+    engine.open_quota(at(60_000), GROUP, &opening);
+    for (window, mark, durable) in [(1, 90, 10), (2, 5, 10), (2, 30, 30), (3, 90, 30)] {
+        engine.quota_durable(GROUP, window_number(GROUP, window), ru(mark));
+        let view = engine.quota_view(GROUP, at(60_000)).unwrap();
+        assert_eq!(view.durable, ru(durable), "a mark of {mark} RU in window {window}");
+    }
 }
 
 #[test]

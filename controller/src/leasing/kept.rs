@@ -89,8 +89,8 @@ impl Leasing {
         self.engine.parts_taken(&taken.parts, false);
         self.quotas.not_stored(taken.quotas);
         for (id, seq) in taken.seqs {
-            let newest = self.unstored.entry(id).or_insert(seq);
-            *newest = seq.max(*newest);
+            // What was counted since then is newer.
+            self.unstored.entry(id).or_insert(seq);
         }
     }
 }

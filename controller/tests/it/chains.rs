@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tidegate_controller::audit::Actor;
 use tidegate_controller::clock::Clock;
 use tidegate_controller::service::{Service, ServiceConfig};
+use tidegate_controller::store::records::META_CLEAN;
 use tidegate_controller::store::{Store, Table, Write};
 
 use crate::support::MemoryStore;
@@ -134,6 +135,35 @@ fn after_a_clean_stop_the_leases_that_are_out_count() {
     assert_eq!(recovery(&service, ["web", "other"]), [0, 0]);
     drop(service);
     assert_eq!(recovery(&site.start(), ["web", "other"]), [2, 3]);
+}
+
+#[test]
+fn the_recovery_of_all_groups_that_an_earlier_version_saved_goes_on_in_each() {
+    let site = Site::default();
+    let service = site.start();
+    create(&service, "web", "", 2);
+    create(&service, "api", "web", 2);
+    service.shut_down().unwrap();
+    drop(service);
+    let row = site.store.get(Table::Meta, &[META_CLEAN.to_vec()]).unwrap().remove(0).unwrap();
+    let mut saved: serde_json::Value = serde_json::from_slice(&row).unwrap();
+    let fields = saved.as_object_mut().unwrap();
+    assert!(fields.remove("recoveries").is_some());
+    fields.insert("recovery_us".into(), 20_000_000.into());
+    let row = serde_json::to_vec(&saved).unwrap();
+    site.store.commit(&[Write::Put(Table::Meta, META_CLEAN.to_vec(), row)]).unwrap();
+
+    let service = site.start();
+    assert_eq!(service.epoch(), 1, "the stop was clean");
+    create(&service, "new", "", 2);
+    assert_eq!(recovery(&service, ["web", "api", "new"]), [20; 3]);
+    site.pass(&service, 5);
+    // One that dies meanwhile leaves the rest of it, and so does one that stops.
+    service.shut_down().unwrap();
+    let service = site.start();
+    assert_eq!(recovery(&service, ["web", "api", "new"]), [15; 3]);
+    drop(service);
+    assert!(recovery(&site.start(), ["web", "api"]).iter().all(|seconds| *seconds >= 15));
 }
 
 #[test]

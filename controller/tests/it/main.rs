@@ -32,6 +32,8 @@ mod depth;
 #[cfg(test)]
 mod divided;
 #[cfg(test)]
+mod failed;
+#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod flips;
@@ -51,6 +53,8 @@ mod jwt;
 mod large;
 #[cfg(test)]
 mod logs;
+#[cfg(test)]
+mod meanwhile;
 #[cfg(test)]
 mod naive;
 #[cfg(test)]

@@ -114,6 +114,17 @@ fn it_speaks_again_when_the_other_is_gone_and_recovers_first() {
 }
 
 #[test]
+fn it_recovers_for_what_the_other_leased_though_nobody_comes_from_it() {
+    let hand = Hand::default();
+    let (first, second, ..) = met(&hand);
+    drop(first);
+    hand.pass(PRESENCE_S);
+    // Nobody brings a standing of the other any more.
+    let session = second.leasing().hello("newcomer", 1, "test").unwrap();
+    assert!(Span::secs(4) < session.recovery && session.recovery <= Span::secs(6), "{}", session.recovery);
+}
+
+#[test]
 fn it_stays_silent_as_long_as_nodes_come_from_the_other() {
     let hand = Hand::default();
     let (first, second, mut by_first, _) = met(&hand);

@@ -339,8 +339,8 @@ impl NodeGroup {
             return Heard::Ignored;
         };
         self.renewal.patience.answered(asked, now, grant.ttl(), &self.config);
-        let longer = !self.renewal.question.gave_up() && self.budget.extend(now, asked, grant);
-        if longer { Heard::Extended } else { Heard::Ignored }
+        // One that was given up is not there to be extended.
+        if self.budget.extend(now, asked, grant) { Heard::Extended } else { Heard::Ignored }
     }
 
     /// The controller was behind and did not consider renewal `seq`. The node measures the round trip and does not ask

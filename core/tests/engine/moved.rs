@@ -1,6 +1,7 @@
 //! Groups that move, or are removed, while others are below them or wait in them: one rule a test. Times are in
 //! milliseconds, rates and amounts in whole RU.
 
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use tidegate_core::GroupError;
@@ -64,6 +65,28 @@ fn who_waits_in_a_group_that_moves_away_holds_nobody_back_where_it_was() {
     // Where it is now, it is waited for.
     let there = leased(engine.renew(at(40), B, mover, 1, &wants(5), None));
     assert!(there.scarce && there.lump_wanted);
+}
+
+#[test]
+fn who_waits_in_a_group_that_is_removed_holds_nobody_back_in_those_above() {
+    let mut engine = engine();
+    let removed = GroupId(3);
+    let small = GroupSpec { parent: Some(GROUP), ..GroupSpec::capped(Rate::whole(10)) };
+    engine.put_group(at(0), removed, small).unwrap();
+    let large = |ru| Ask { head: Ru::whole(ru), backlog: Ru::whole(ru), waiting: 1, ..Ask::default() };
+    assert_eq!(leased(engine.renew(at(0), ClientId(3), removed, 1, &large(10), None)).lump, Ru::whole(10));
+    leased(engine.renew(at(0), A, removed, 1, &large(9), None));
+    let view = |engine: &Engine| engine.group_view(GROUP).unwrap();
+    assert_eq!(view(&engine).demand, Rate::whole(10));
+    engine.take_lowers();
+    engine.remove_group(at(10), removed).unwrap();
+    // Each that holds something is ordered to stop, and what they hold counts until they have heard of that.
+    let stops = engine.take_lowers().into_iter().map(|order| (order.client, order.group, order.rate_at_most));
+    let all = [ClientId(3), A].map(|client| (client, removed, Rate::ZERO));
+    assert_eq!(stops.collect::<BTreeSet<_>>(), BTreeSet::from(all));
+    assert_eq!((view(&engine).demand, view(&engine).held >= Ru::whole(10)), (Rate::ZERO, true));
+    let other = leased(engine.renew(at(20), B, GROUP, 1, &wants(5), None));
+    assert_eq!((other.scarce, other.lump_wanted), (false, false));
 }
 
 #[test]

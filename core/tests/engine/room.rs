@@ -2,9 +2,9 @@
 //! rates and amounts in whole RU.
 
 use tidegate_core::engine::{Engine, EngineConfig};
-use tidegate_core::exchange::Ask;
+use tidegate_core::exchange::{Ask, LeaseTerms};
 use tidegate_core::group::{ClientId, GroupId, GroupSpec};
-use tidegate_core::units::{Rate, Ru, Span};
+use tidegate_core::units::{Rate, Ru, Span, Time};
 
 use super::{A, B, GROUP, at, engine, engine_with, holds, leased, wants};
 
@@ -27,6 +27,43 @@ fn leases_that_do_not_fit_a_lowered_limit_end_with_the_older_ones_by_any_clock()
             let left = config.longest_use(half.ttl).0 - at(2_000).0;
             assert!(config.longest_use(terms.ttl) <= Span(left), "{drift_ppm} ppm: {}", terms.ttl);
             assert!(config.longest_use(Span(terms.ttl.0 + 1)) > Span(left), "{drift_ppm} ppm: {}", terms.ttl);
+            // It counts no longer, either.
+            let counted = engine.leases(GROUP).find(|lease| lease.client == A).map(|lease| lease.expires);
+            assert_eq!(counted, Some(at(2_000).after(Span(left))));
+        }
+    }
+}
+
+/// A and B have a half each, and B holds a lump of 20 RU beside its bucket. A's lease ends at 5,020 ms.
+fn beside_a_lump(engine: &mut Engine) -> LeaseTerms {
+    let all = leased(engine.renew(at(0), A, GROUP, 1, &wants(500), None));
+    leased(engine.renew(at(0), B, GROUP, 1, &wants(500), None));
+    let half = leased(engine.renew(at(10), A, GROUP, 2, &holds(wants(500), 1, &all), None));
+    let half = leased(engine.renew(at(20), A, GROUP, 3, &holds(wants(500), 2, &half), None));
+    let waits = Ask { acked_seq: 1, backlog: Ru::whole(20), head: Ru::whole(1), waiting: 1, ..wants(500) };
+    let lump = leased(engine.renew(at(30), B, GROUP, 2, &waits, None));
+    assert_eq!((half.rate, lump.rate, lump.lump), (Rate::whole(50), Rate::whole(50), Ru::whole(20)));
+    half
+}
+
+#[test]
+fn what_does_not_fit_a_lowered_limit_goes_on_until_two_renewals_before_the_older_lease_ends() {
+    // The rate and the bucket of A, while both go on.
+    for (rate, burst, kept) in [(40, 100, (20, 10)), (100, 40, (50, 10))] {
+        for (now, goes_on) in [(at(2_500), true), (at(3_020), true), (Time(3_020_001), false)] {
+            let mut engine = engine_with(EngineConfig { drift_ppm: 0, margin: Span(0) });
+            let half = beside_a_lump(&mut engine);
+            let spec = GroupSpec { burst: Some(Ru::whole(burst)), ..GroupSpec::capped(Rate::whole(rate)) };
+            engine.put_group(at(2_400), GROUP, spec).unwrap();
+            let terms = leased(engine.renew(now, A, GROUP, 4, &holds(wants(500), 3, &half), None));
+            let named = format!("{rate} RU/s, burst {burst}, at {now:?}: {terms:?}");
+            match (goes_on, burst) {
+                (true, _) => {
+                    assert_eq!((terms.rate, terms.cap), (Rate::whole(kept.0), Ru::whole(kept.1)), "{named}");
+                }
+                (false, 100) => assert_eq!(terms.rate, Rate::ZERO, "{named}"),
+                (false, _) => assert_eq!(terms.cap, Ru::ZERO, "{named}"),
+            }
         }
     }
 }

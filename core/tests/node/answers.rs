@@ -134,6 +134,14 @@ fn a_late_answer_wakes_no_lease_that_has_ended_or_was_given_up() {
     ended.ask(at(4_000), 3);
     assert_eq!(ended.on_grant(at(5_000), 2, &Grant::Leased(terms(100, 50, 0))), Heard::Ignored);
     assert_eq!(ended.state(at(5_000)).lease, LeaseState::Expired);
+    let config = NodeConfig { idle_after: Span::secs(2), ..NodeConfig::default() };
+    let mut given_up = NodeGroup::new(at(0), config);
+    given_up.ask(at(0), 1);
+    given_up.on_grant(at(1), 1, &Grant::Leased(terms(100, 50, 0)));
+    given_up.ask(at(1_000), 2);
+    assert!(given_up.ask(at(3_000), 3).gives_up());
+    assert_eq!(given_up.on_grant(at(3_100), 2, &Grant::Leased(terms(100, 50, 0))), Heard::Ignored);
+    assert_eq!((given_up.state(at(3_100)).lease, given_up.lease_end()), (LeaseState::Idle, None));
     let mut lost = node(terms(100, 50, 0));
     lost.ask(at(2_000), 2);
     lost.ask(at(4_000), 3);
