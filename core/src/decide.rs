@@ -233,15 +233,13 @@ impl Decision<'_> {
 
     /// Whether a lease fits beside what others may be using, at every level. After a changed definition nodes may use
     /// more than it allows until their older leases end, and a lease that does not fit must not last longer than those:
-    /// shares computed one after the other need not add up to the new limit. Room for refunds does not count: what does
-    /// not fit of it was taken back (`make_room`).
+    /// shares computed one after the other need not add up to the new limit.
     fn fits(&self, lease: &Lease, free: Rate) -> bool {
         let room = |group: &Group| group.spec.depth().map(|depth| depth - group.live.held);
         lease.granted().rate <= free
-            && self
-                .up()
-                .filter_map(room)
-                .all(|room| lease.granted().cap + lease.tokens().lump <= room.or_zero())
+            && self.up().filter_map(room).all(|room| {
+                lease.granted().cap + lease.tokens().lump + lease.tokens().running <= room.or_zero()
+            })
     }
 
     /// Sets cap, fill and lump so that at every level the pool and what nodes may hold stay within the depth. If the
