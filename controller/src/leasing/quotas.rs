@@ -228,7 +228,8 @@ impl Quotas {
 
     /// Takes back what could not be stored; the next call of `take` returns it.
     pub(super) fn not_stored(&mut self, taken: Taken) {
-        self.gone.extend(taken.gone);
+        // A quota that was put back meanwhile keeps its row.
+        self.gone.extend(taken.gone.into_iter().filter(|group| !self.windows.contains_key(group)));
     }
 
     /// The rows of a clean stop, after which nothing is granted: marks are what was granted.
@@ -259,34 +260,49 @@ impl Quotas {
         catalog: &Catalog,
         engine: &mut Engine,
     ) -> Result<Self, StoreError> {
-        let mut quotas = Self { read_us: unix_us, ..Self::default() };
         let mut rows = BTreeMap::new();
         each(store, Table::Quotas, |key, value| {
             rows.insert(group_of(Table::Quotas, key)?, StoredWindow::load(value)?);
             Ok(())
         })?;
-        for (group, definition) in catalog.iter() {
-            quotas.define(group, definition.quota.as_ref());
-            let Some(window) = quotas.windows.get_mut(&group) else { continue };
-            let Some(row) = rows.remove(&group).filter(|row| row.calendar == calendar(&window.quota)) else {
-                continue;
-            };
-            quotas.newest_id = quotas.newest_id.max(row.id);
-            window.resume(now, unix_us, group, &row, engine);
-            quotas.newest_id = quotas.newest_id.max(window.id);
+        let defined =
+            catalog.iter().filter_map(|(group, definition)| Some((group, definition.quota.as_ref()?)));
+        Ok(Self::go_on(now, unix_us, rows, defined, engine))
+    }
+
+    /// Goes on with the windows of these rows, and opens others.
+    fn go_on<'q>(
+        now: Time,
+        unix_us: u64,
+        mut rows: BTreeMap<GroupId, StoredWindow>,
+        defined: impl Iterator<Item = (GroupId, &'q Quota)>,
+        engine: &mut Engine,
+    ) -> Self {
+        // Nodes may still count in a window that does not go on: no other gets its number.
+        let newest_id = rows.values().map(|row| row.id).max().unwrap_or_default();
+        let mut quotas = Self { read_us: unix_us, newest_id, ..Self::default() };
+        for (group, quota) in defined {
+            quotas.define(group, Some(quota));
+            if let (Some(window), Some(row)) = (quotas.windows.get_mut(&group), rows.remove(&group)) {
+                window.resume(now, unix_us, group, &row, engine);
+                quotas.newest_id = quotas.newest_id.max(window.id);
+            }
         }
         quotas.gone = rows.into_keys().collect();
         quotas.roll(engine, now, unix_us);
-        Ok(quotas)
+        quotas
     }
 }
 
 impl Window {
-    /// Goes on with a window on disk; if it has ended, with one in which the mark of the next may have been granted.
+    /// Goes on with a window on disk; if it has ended, with one in which the mark of the next may have been granted. If
+    /// it was of another calendar, another begins, in which counts what nodes may still use of that one.
     fn resume(&mut self, now: Time, unix_us: u64, group: GroupId, row: &StoredWindow, engine: &mut Engine) {
         let unix_s = seconds(unix_us);
-        let goes_on = row.ends_unix_s > unix_s;
-        let (mark, used) = if goes_on { (Ru(row.mark), Ru(row.used)) } else { (Ru(row.next), Ru::ZERO) };
+        let is_open = row.ends_unix_s > unix_s;
+        let goes_on = is_open && row.calendar == calendar(&self.quota);
+        let (mark, used) = if is_open { (Ru(row.mark), Ru(row.used)) } else { (Ru(row.next), Ru::ZERO) };
+        let granted = if goes_on { mark } else { (mark - used).or_zero() };
         self.ends_unix_s = if goes_on {
             row.ends_unix_s.min(latest_end(&self.quota, unix_s))
         } else {
@@ -296,9 +312,9 @@ impl Window {
         let opening = Opening {
             number: window_number(group, self.id),
             ends: moment(now, unix_us, self.ends_unix_s),
-            granted: mark,
+            granted,
             lost: mark - used,
-            durable: mark,
+            durable: granted,
         };
         engine.open_quota(now, group, &opening);
     }
@@ -310,6 +326,9 @@ impl Leasing {
         self.quotas.roll(&mut self.engine, now, unix_us);
     }
 }
+
+#[cfg(test)]
+mod story;
 
 #[cfg(test)]
 mod tests {

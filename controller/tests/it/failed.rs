@@ -140,7 +140,7 @@ impl Story {
         *total += u128::from(ru) * 1_000_000 + if claims { CLAIM } else { 0 };
         let charged = Parts { write: RuTotal(*total), ..Parts::default() };
         let total = Ok(Total { charged, ..Total::default() });
-        let report = ReportIn { group: group.into(), incarnation: of, total };
+        let report = ReportIn { group: group.into(), incarnation: of, total, waited: Vec::new() };
         let load = Ru::whole(20);
         let ask = Ask { demand: Rate::whole(20), backlog: load, largest: Ru::whole(1), ..Ask::default() };
         let entry = EntryIn { group: "web".into(), ask: Ok((ask, Vec::new())) };
