@@ -80,7 +80,7 @@ async fn the_waits_of_a_group_are_those_that_its_client_measured() {
 
     // Once only, and with the group above.
     let samples = controller.json(&["top", "--once"]);
-    assert_eq!(of_group(&samples, "shop")["waits"]["p99_us"], shown["p99_us"]);
+    assert_eq!(of_group(&samples, "shop")["waits"]["p99_us"], shown["p99_us"], "{samples}");
     assert_eq!(of_group(&samples, "stores")["with_children"]["waits"]["ended"], counts.queued);
     assert!(of_group(&samples, "stores")["waits"].is_null());
     assert_eq!(client.shutdown().await.unconfirmed, []);

@@ -90,6 +90,11 @@ impl Accounts {
         self.waits.tidy(now);
     }
 
+    /// Groups that may have had waits within the last minute.
+    pub(crate) fn with_waits(&self) -> impl Iterator<Item = GroupId> {
+        self.waits.groups()
+    }
+
     /// Waits of a group that ended within the last minute; `None` when none did.
     pub(crate) fn waits(&self, id: GroupId, now: Time) -> Option<Waited> {
         self.waits.of(now, id)

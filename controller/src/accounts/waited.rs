@@ -72,6 +72,11 @@ impl RecentWaits {
         Some(sum)
     }
 
+    /// Groups that have, or lately had, such waits.
+    pub(crate) fn groups(&self) -> impl Iterator<Item = GroupId> {
+        self.0.keys().copied()
+    }
+
     /// Drops groups without such waits.
     pub(crate) fn tidy(&mut self, now: Time) {
         self.0.retain(|_, ring| ring.recent(now).next().is_some());

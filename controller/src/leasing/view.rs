@@ -2,6 +2,7 @@
 //!
 //! Long reads copy under the lock and format outside of it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use tidegate_core::group::{ClientId, Fallback, GroupId};
@@ -73,7 +74,7 @@ pub struct GroupRow {
 pub struct LeaseTable {
     /// In order of groups and nodes.
     pub leases: Vec<LeaseRow>,
-    /// Groups with leases, or the one asked for.
+    /// Groups with leases, or waits within the last minute, or the one asked for.
     pub groups: Vec<GroupRow>,
     /// Whether rows are missing.
     pub truncated: bool,
@@ -121,7 +122,14 @@ impl LeasingCalls<'_> {
         let now = self.service.clock().now();
         let state = self.service.lock();
         let mut table = LeaseTable::default();
-        for (id, name) in state.definitions.chosen(self.sight, one.as_ref(), &state.leasing.active)? {
+        // A group whose nodes are gone, or got nothing, is the one whose waits are asked for.
+        let active = &state.leasing.active;
+        let waited: Vec<GroupId> = state.accounts.with_waits().filter(|id| !active.contains(id)).collect();
+        let these = match waited.is_empty() {
+            true => Cow::Borrowed(active),
+            false => Cow::Owned(active.iter().copied().chain(waited).collect()),
+        };
+        for (id, name) in state.definitions.chosen(self.sight, one.as_ref(), &these)? {
             if table.leases.len() > MAX_ROWS || table.groups.len() > MAX_ROWS {
                 break;
             }
@@ -131,15 +139,16 @@ impl LeasingCalls<'_> {
                 Some(LeaseRow { group: name.clone(), client, expires_in: lease.expires.since(now), lease })
             });
             table.leases.extend(rows);
+            let waits = state.accounts.waits(id, now);
             if let Some(view) = state.leasing.engine.group_view(id)
-                && (one.is_some() || table.leases.len() > before)
+                && (one.is_some() || table.leases.len() > before || waits.is_some())
             {
                 table.groups.push(GroupRow {
                     group: name.clone(),
                     view,
                     bound: state.leasing.bound(state.definitions.catalog(), id, view.leases),
                     quota: state.leasing.engine.quota_view(id, now),
-                    waits: state.accounts.waits(id, now),
+                    waits,
                 });
             }
         }

@@ -97,3 +97,18 @@ async fn waits_that_cannot_be_are_refused_with_their_report() {
     assert_eq!(ended(&lab).await, 10, "the next report is counted");
     lab.running.shutdown().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_group_without_leases_is_listed_while_its_waits_are_recent() {
+    let lab = Lab::start().await;
+    lab.group("shop", "100").await;
+    let mut node = Node::connect(&lab, "node", 1).await.unwrap();
+    let in_vain = piece(0, &[(0, 10)], 10);
+    node.renew(Vec::new(), vec![report(1_000, &[in_vain])]).await.unwrap();
+    let request = v1::ListLeasesRequest::default();
+    let reply = lab.admin().await.list_leases(request).await.unwrap().into_inner();
+    let groups: Vec<_> = reply.groups.iter().map(|state| (state.group.as_str(), state.leases)).collect();
+    assert_eq!((groups.as_slice(), reply.leases.len()), ([("shop", 0)].as_slice(), 0));
+    assert_eq!(reply.groups[0].waits.as_ref().map(|waits| waits.in_vain), Some(10));
+    lab.running.shutdown().await.unwrap();
+}
