@@ -141,6 +141,7 @@ impl Controller {
         clock: Clock,
     ) -> Result<Running, StartError> {
         check(&config)?;
+        let settings = settings(&config);
         let is_guarded = config.authentication() == Authentication::Required;
         let by_tokens = is_guarded && config.certifies_nobody() && !config.provides_admins();
         let tls = config.tls.map(|files| Server::load(files, &PROTOCOLS)).transpose()?;
@@ -151,9 +152,6 @@ impl Controller {
         };
         let grpc_addr = local("grpc_listen", config.grpc_listen, &grpc)?;
         let rest_addr = local("http_listen", config.http_listen, &http)?;
-        let engine = EngineConfig { drift_ppm: config.drift_ppm, margin: config.margin };
-        let settings =
-            ServiceConfig { capacity: config.capacity, engine, fence: config.fence, instance: None };
         let loading = tokio::task::spawn_blocking(move || Service::load(store, settings, clock)).await;
         let damaged = |reason: String| StartError::Load { path: config.store.clone(), reason };
         let loaded = loading.map_err(|error| StartError::Internal(error.to_string()))?;
@@ -283,6 +281,11 @@ fn check(config: &Config) -> Result<(), StartError> {
     config.check().map_err(StartError::Config)?;
     config.alarms.check_secrets().map_err(StartError::Webhook)?;
     Ok(config.traces.as_ref().map_or(Ok(()), TraceSettings::check_headers)?)
+}
+
+fn settings(config: &Config) -> ServiceConfig {
+    let engine = EngineConfig { drift_ppm: config.drift_ppm, margin: config.margin };
+    ServiceConfig { capacity: config.capacity, engine, fence: config.fence, instance: None }
 }
 
 fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {

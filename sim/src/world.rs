@@ -1,7 +1,6 @@
 //! The simulated world: events in virtual time, the shipped controller and node machines, and a network between.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::Hasher as _;
 
 use tidegate_core::group::{GroupId, GroupSpec};
 use tidegate_core::node::{NodeConfig, NodeGroup, WaiterId};
@@ -462,8 +461,7 @@ impl World {
             }
             Event::Served => self.serve(),
             Event::Upkeep => {
-                let course = self.digest.finish();
-                self.note(|| format!("course {course:016x}"));
+                self.note_course();
                 if !self.stalled() {
                     self.controller.upkeep();
                     self.shares.settle();

@@ -125,9 +125,10 @@ impl LeasingCalls<'_> {
         // A group whose nodes are gone, or got nothing, is the one whose waits are asked for.
         let active = &state.leasing.active;
         let waited: Vec<GroupId> = state.accounts.with_waits().filter(|id| !active.contains(id)).collect();
-        let these = match waited.is_empty() {
-            true => Cow::Borrowed(active),
-            false => Cow::Owned(active.iter().copied().chain(waited).collect()),
+        let these = if waited.is_empty() {
+            Cow::Borrowed(active)
+        } else {
+            Cow::Owned(active.iter().copied().chain(waited).collect())
         };
         for (id, name) in state.definitions.chosen(self.sight, one.as_ref(), &these)? {
             if table.leases.len() > MAX_ROWS || table.groups.len() > MAX_ROWS {

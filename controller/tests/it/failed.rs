@@ -180,7 +180,9 @@ impl Story {
             fingerprint: format!("{statement:016x}"),
             ..v1::ConvictRequest::default()
         };
-        self.sites.each_ref().map(|site| site.service.statements().convict(&request).unwrap());
+        for site in &self.sites {
+            site.service.statements().convict(&request).unwrap();
+        }
         format!("conviction of {statement}")
     }
 
@@ -218,7 +220,9 @@ impl Story {
             _ => self.below(40 * SECOND),
         };
         self.now.fetch_add(passed, Ordering::SeqCst);
-        self.sites.each_ref().map(|site| site.service.leasing().expire());
+        for site in &self.sites {
+            site.service.leasing().expire();
+        }
         format!("{passed} us pass")
     }
 

@@ -108,6 +108,7 @@ fn options_of_the_documents_exist() {
         .collect();
     let scripts = [
         "tests/run",
+        "tests/stopped",
         "tests/api",
         "tests/instructions",
         "tests/foreign/run",
