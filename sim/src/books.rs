@@ -113,12 +113,6 @@ impl World {
         }
     }
 
-    /// Notes the course until now, so that a transcript shows since when it differs.
-    pub(super) fn note_course(&mut self) {
-        let course = self.digest.finish();
-        self.note(|| format!("course {course:016x}"));
-    }
-
     /// The course of the run until now, and what it left in the books.
     pub fn course(&self) -> u64 {
         let mut digest = self.digest.clone();

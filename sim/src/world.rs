@@ -461,7 +461,6 @@ impl World {
             }
             Event::Served => self.serve(),
             Event::Upkeep => {
-                self.note_course();
                 if !self.stalled() {
                     self.controller.upkeep();
                     self.shares.settle();
