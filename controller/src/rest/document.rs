@@ -226,6 +226,7 @@ fn parameter_schema(method: &str, name: &str) -> Option<Value> {
         "role" if method == "delete" => json!({"enum": ["shadow"]}),
         "role" => json!({"enum": ["active", "shadow"]}),
         "order" => json!({"enum": orders}),
+        "last" => json!({"enum": ["", "5m", "1h", "24h"]}),
         "resolution" => json!({"enum": ["", "minute", "hour"]}),
         _ => return None,
     })
