@@ -2,7 +2,7 @@
 //!
 //! Long reads copy under the lock and format outside of it. History and audit come from the store.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use tidegate_core::group::GroupId;
@@ -41,7 +41,10 @@ impl AccountCalls<'_> {
         let now = self.service.clock().now();
         let state = self.service.lock();
         let mut rows = Vec::new();
-        for (id, name) in state.definitions.chosen(self.sight, one.as_ref(), &state.accounts.charged)? {
+        let none = BTreeSet::new();
+        for (id, name) in
+            state.definitions.chosen(self.sight, one.as_ref(), &state.accounts.charged, &none)?
+        {
             if rows.len() > MAX_ROWS {
                 break;
             }

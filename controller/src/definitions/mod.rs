@@ -75,20 +75,23 @@ impl Definitions {
         self.catalog.get(id).ok_or_else(|| AdminError::NoGroup { name: name.clone() })
     }
 
-    /// One group, or all of `these`, as far as they are seen.
+    /// One group, or all of `these` and `those` in order, as far as they are seen.
     pub(crate) fn chosen<'a>(
         &'a self,
         sight: Sight<'_>,
         one: Option<&GroupName>,
         these: &'a BTreeSet<GroupId>,
+        those: &'a BTreeSet<GroupId>,
     ) -> Result<impl Iterator<Item = (GroupId, &'a GroupName)>, AdminError> {
         let seen = self.seen(sight);
         let ids: Box<dyn Iterator<Item = GroupId>> = match (one, seen.names()) {
             (Some(name), _) => Box::new(std::iter::once(self.require(sight, name)?)),
-            (None, None) => Box::new(these.iter().copied()),
+            (None, None) => Box::new(these.union(those).copied()),
             (None, Some(names)) => {
                 let ids = names.iter().filter_map(|name| self.catalog.id(name));
-                Box::new(ids.filter(|id| these.contains(id)).collect::<Vec<_>>().into_iter())
+                Box::new(
+                    ids.filter(|id| these.contains(id) || those.contains(id)).collect::<Vec<_>>().into_iter(),
+                )
             }
         };
         Ok(ids.filter_map(|id| Some((id, self.catalog.name(id)?))))

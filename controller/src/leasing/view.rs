@@ -2,8 +2,7 @@
 //!
 //! Long reads copy under the lock and format outside of it.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_core::group::{ClientId, Fallback, GroupId};
 use tidegate_core::quota::QuotaView;
@@ -123,14 +122,9 @@ impl LeasingCalls<'_> {
         let state = self.service.lock();
         let mut table = LeaseTable::default();
         // A group whose nodes are gone, or got nothing, is the one whose waits are asked for.
-        let active = &state.leasing.active;
-        let waited: Vec<GroupId> = state.accounts.with_waits().filter(|id| !active.contains(id)).collect();
-        let these = if waited.is_empty() {
-            Cow::Borrowed(active)
-        } else {
-            Cow::Owned(active.iter().copied().chain(waited).collect())
-        };
-        for (id, name) in state.definitions.chosen(self.sight, one.as_ref(), &these)? {
+        let waited: BTreeSet<GroupId> = state.accounts.with_waits().collect();
+        let chosen = state.definitions.chosen(self.sight, one.as_ref(), &state.leasing.active, &waited)?;
+        for (id, name) in chosen {
             if table.leases.len() > MAX_ROWS || table.groups.len() > MAX_ROWS {
                 break;
             }
