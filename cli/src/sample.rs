@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 use tidegate_controller::quantity::{Count, parse_rate};
-use tidegate_core::units::{Rate, Span};
-use tidegate_core::waited::Waited;
+use tidegate_core::units::Rate;
+use tidegate_core::waited::{Summary, Waited};
 use tidegate_proto::v1;
 
 use crate::admin::Admin;
@@ -66,14 +66,8 @@ pub(crate) struct WaitsView {
 
 impl From<&Waited> for WaitsView {
     fn from(waited: &Waited) -> Self {
-        let us = |wait: Option<Span>| wait.unwrap_or_default().0;
-        Self {
-            ended: waited.ended(),
-            in_vain: waited.in_vain().into(),
-            p50_us: us(waited.within(50)),
-            p99_us: us(waited.within(99)),
-            max_us: us(waited.longest()),
-        }
+        let Summary { ended, in_vain, p50_us, p99_us, max_us } = waited.summary();
+        Self { ended, in_vain, p50_us, p99_us, max_us }
     }
 }
 

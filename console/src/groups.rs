@@ -228,8 +228,8 @@ impl Groups<'_> {
 mod tests {
     use super::*;
     use crate::frame::tests::viewer;
-    use crate::present::Waits;
     use crate::present::tests::group;
+    use tidegate_core::waited::Summary;
 
     fn list<'p>(present: &'p Present, filter: &'p str, sort: &str, skip: usize) -> Groups<'p> {
         Groups { present, filter, sort: Sort::parse(sort), skip, is_recovering: false }
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn waits_are_sorted_from_the_longest_and_nobody_who_did_not_wait_has_one() {
         let waits = |name, p99_us| GroupNow {
-            waits: Some(Waits { p99_us, ..Waits::default() }),
+            waits: Some(Summary { p99_us, ..Summary::default() }),
             ..group(name, "", 10, 1)
         };
         let present = Present::of(1, [group("a", "", 10, 1), waits("b", 80), waits("c", 327_680)], false);

@@ -5,24 +5,10 @@ use std::sync::Arc;
 
 use tidegate_core::quota::{SPENT_PERCENT, reaches};
 use tidegate_core::units::{Rate, Ru};
+use tidegate_core::waited::Summary;
 use tidegate_proto::v1;
 
 use crate::quantity::micro;
-
-/// Waits for admission, however they ended. Times are in microseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Waits {
-    /// How many.
-    pub ended: u64,
-    /// Of these, without admission.
-    pub in_vain: u64,
-    /// Half of them, 99 of 100, and all were no longer.
-    pub p50_us: u64,
-    /// See `p50_us`.
-    pub p99_us: u64,
-    /// See `p50_us`.
-    pub max_us: u64,
-}
 
 /// A group now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +32,7 @@ pub struct GroupNow {
     /// Operations that wait.
     pub waiting: u64,
     /// Waits that ended within the last minute, without those of the groups below.
-    pub waits: Option<Waits>,
+    pub waits: Option<Summary>,
     /// Its leases.
     pub leases: usize,
     /// Its quota in the present window.

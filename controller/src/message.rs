@@ -1,8 +1,8 @@
 //! Answers of the service as messages of `tidegate.v1`, for both adapters: gRPC sends them as they are, REST as JSON.
 
 use tidegate_core::quota::QuotaView;
-use tidegate_core::units::{Ru, Span};
-use tidegate_core::waited::{Waited, at_most};
+use tidegate_core::units::Ru;
+use tidegate_core::waited::{Summary, Waited, at_most};
 use tidegate_proto::v1;
 
 use crate::definitions::bindings::Principal;
@@ -107,20 +107,14 @@ fn group_state(row: GroupRow) -> v1::GroupState {
 }
 
 pub(crate) fn group_waits(waited: &Waited) -> v1::GroupWaits {
-    let us = |wait: Option<Span>| wait.unwrap_or_default().0;
+    let Summary { ended, in_vain, p50_us, p99_us, max_us } = waited.summary();
     let bucket = |(length, waits): (usize, u32)| v1::WaitBucket {
         length: u32::try_from(length).unwrap_or(u32::MAX),
         at_most_us: at_most(length).0,
         waits: waits.into(),
     };
-    v1::GroupWaits {
-        ended: waited.ended(),
-        in_vain: waited.in_vain().into(),
-        p50_us: us(waited.within(50)),
-        p99_us: us(waited.within(99)),
-        max_us: us(waited.longest()),
-        buckets: waited.counts().map(bucket).collect(),
-    }
+    let buckets = waited.counts().map(bucket).collect();
+    v1::GroupWaits { ended, in_vain, p50_us, p99_us, max_us, buckets }
 }
 
 pub(crate) fn quota_state(quota: QuotaView) -> v1::QuotaState {

@@ -23,6 +23,21 @@ pub struct Waited {
     in_vain: u32,
 }
 
+/// What people look at of waits. Times are in microseconds, and at most a quarter above the true ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// How many.
+    pub ended: u64,
+    /// Of these, without admission.
+    pub in_vain: u64,
+    /// Half of them, 99 of 100, and all were no longer.
+    pub p50_us: u64,
+    /// See `p50_us`.
+    pub p99_us: u64,
+    /// See `p50_us`.
+    pub max_us: u64,
+}
+
 impl Default for Waited {
     fn default() -> Self {
         Self { counts: [0; LENGTHS], in_vain: 0 }
@@ -86,6 +101,18 @@ impl Waited {
     /// The wait that none exceeds; `None` when nothing waited.
     pub fn longest(&self) -> Option<Span> {
         self.counts().next_back().map(|(length, _)| at_most(length))
+    }
+
+    /// What people look at; times are 0 when nothing waited.
+    pub fn summary(&self) -> Summary {
+        let us = |wait: Option<Span>| wait.unwrap_or_default().0;
+        Summary {
+            ended: self.ended(),
+            in_vain: self.in_vain.into(),
+            p50_us: us(self.within(50)),
+            p99_us: us(self.within(99)),
+            max_us: us(self.longest()),
+        }
     }
 
     /// The time that they took together, at least.

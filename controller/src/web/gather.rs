@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_console::audit::Entry;
 use tidegate_console::history::Bucket;
-use tidegate_console::present::{GroupNow, Present, Waits};
+use tidegate_console::present::{GroupNow, Present};
 use tidegate_console::samples::Sample;
-use tidegate_core::units::{Rate, Span};
+use tidegate_core::units::Rate;
 use tidegate_core::waited::Waited;
 use tidegate_proto::v1;
 
@@ -24,18 +24,6 @@ const CHANGES: u32 = 10;
 const BINDINGS: u32 = 200;
 /// Statements that are listed beside other things.
 const DEAREST: u32 = 5;
-
-/// The waits of a group.
-fn waits(waited: &Waited) -> Waits {
-    let us = |wait: Option<Span>| wait.unwrap_or_default().0;
-    Waits {
-        ended: waited.ended(),
-        in_vain: waited.in_vain().into(),
-        p50_us: us(waited.within(50)),
-        p99_us: us(waited.within(99)),
-        max_us: us(waited.longest()),
-    }
-}
 
 /// Whose groups: of a tenant, or all.
 type Sight = Option<String>;
@@ -104,7 +92,7 @@ impl Web {
             (group.leased, group.demand) = (row.view.committed, row.view.demand);
             (group.pool, group.leases) = (row.view.pool, row.view.leases);
             group.quota = row.quota.map(message::quota_state);
-            group.waits = row.waits.as_ref().map(waits);
+            group.waits = row.waits.as_ref().map(Waited::summary);
         }
         for row in &table.leases {
             let Some(group) = groups.get_mut(row.group.as_str()) else { continue };
