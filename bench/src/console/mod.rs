@@ -25,7 +25,7 @@ use super::setting::Setting;
 use super::shipped;
 use super::site::capped;
 use super::stock::Stock;
-use super::stream::node::Nodes;
+use super::stream::node::{Nodes, groups_per_second};
 use browser::{Viewers, get, named};
 
 /// Groups, and statement templates.
@@ -203,10 +203,7 @@ fn beside_viewers(
     // Parts come once a second: a round has several of them.
     let setting = Setting { round: setting.size(Duration::from_secs(5), setting.round), ..*setting };
     let samples = contest(&setting, &mut [Box::new(watched), Box::new(renew)])?;
-    let per_second = |samples: Option<&Samples>| {
-        let samples = samples.cloned().unwrap_or_else(|| Samples::new(Vec::new()));
-        samples.map(|ns| SHAPE.1 as f64 * 1e9 / ns)
-    };
+    let per_second = |samples| groups_per_second(samples, SHAPE.1);
     let case = format!("console/{} streams, {} a message, {VIEWERS} viewers, groups", SHAPE.0, SHAPE.1);
     let row = Row::new(case, PER_S, per_second(samples.first()));
     Ok(row.beside(Kind::Floor, "without viewers", per_second(samples.get(1)), Some(Mark::AtLeast(0.98))))

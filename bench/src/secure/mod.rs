@@ -23,7 +23,7 @@ use super::row::{Kind, Mark, PER_S, Row, US};
 use super::samples::Samples;
 use super::setting::Setting;
 use super::site::{Site, capped};
-use super::stream::node::{Nodes, Talk};
+use super::stream::node::{Nodes, Talk, groups_per_second};
 use certificates::Certificates;
 
 /// Streams, and groups a message.
@@ -70,10 +70,7 @@ fn throughput(
         Box::new(|count| runtime.block_on(without.renew(count, WINDOW)).map(|talk| talk.took)),
     ];
     let samples = contest(setting, &mut contenders)?;
-    let per_second = |samples: Option<&Samples>| {
-        let samples = samples.cloned().unwrap_or_else(|| Samples::new(Vec::new()));
-        samples.map(|ns| SHAPE.1 as f64 * 1e9 / ns)
-    };
+    let per_second = |samples| groups_per_second(samples, SHAPE.1);
     let case = format!("secure/{} streams, {} a message, groups", SHAPE.0, SHAPE.1);
     let row = Row::new(case, PER_S, per_second(samples.first()));
     let plain = per_second(samples.get(1));

@@ -20,7 +20,7 @@ use super::samples::Samples;
 use super::setting::Setting;
 use super::site::{Site, capped};
 use echo::Echo;
-use node::{Nodes, Talk};
+use node::{Nodes, Talk, groups_per_second};
 
 /// Streams and groups a message.
 const SHAPES: [(usize, usize); 4] = [(1, 1), (1, 100), (64, 1), (64, 100)];
@@ -65,10 +65,7 @@ fn throughput(
         Box::new(|count| runtime.block_on(theirs.renew(count, WINDOW)).map(|talk| talk.took)),
     ];
     let samples = contest(setting, &mut contenders)?;
-    let per_second = |samples: Option<&Samples>| {
-        let samples = samples.cloned().unwrap_or_else(|| Samples::new(Vec::new()));
-        samples.map(|ns| groups as f64 * 1e9 / ns)
-    };
+    let per_second = |samples| groups_per_second(samples, groups);
     let row = Row::new(format!("{case}, groups"), PER_S, per_second(samples.first()));
     let mark = Some(Mark::AtLeast(0.5));
     Ok(row.beside(Kind::Floor, "tonic echo", per_second(samples.get(1)), mark))

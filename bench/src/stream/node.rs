@@ -16,6 +16,7 @@ use v1::server_message::Kind as Answer;
 use crate::clock::{Stopwatch, wall_micros};
 use crate::error::{BenchError, failed};
 use crate::messages;
+use crate::samples::Samples;
 
 /// More than are ever on their way.
 const QUEUE: usize = 64;
@@ -53,6 +54,12 @@ impl Talk {
         let place = sorted.len().saturating_sub(1) * part / whole;
         sorted.get(place).map_or(f64::NAN, |time| time.as_nanos() as f64 / 1e3)
     }
+}
+
+/// Groups a second of the rounds of a contender that renews this many in each operation.
+pub(crate) fn groups_per_second(samples: Option<&Samples>, groups: usize) -> Samples {
+    let samples = samples.cloned().unwrap_or_else(|| Samples::new(Vec::new()));
+    samples.map(|ns| groups as f64 * 1e9 / ns)
 }
 
 impl Nodes {

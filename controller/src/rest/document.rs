@@ -15,6 +15,7 @@ use utoipa::openapi::OpenApi;
 use crate::definitions::group_fields::{self, DEFAULT, NONE, Takes};
 use crate::identity::Role;
 use crate::identity::tokens::{MAX_GROUPS, MAX_TTL_MS};
+use crate::statements::{Order, Range};
 
 /// Names of groups, or an empty text.
 const GROUP: &str = "^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$";
@@ -216,8 +217,8 @@ fn about(tag: &str) -> &'static str {
 }
 
 fn parameter_schema(method: &str, name: &str) -> Option<Value> {
-    let orders =
-        ["", "ru", "average_ru", "max_ru", "calls", "rows", "elapsed", "waited", "errors", "throttled"];
+    // A text that may be left out is one of these, or empty.
+    let one_of = |names: &[&str]| json!({ "enum": ([&[""], names].concat()) });
     Some(match name {
         "limit" => json!({"maximum": 1000}),
         "name" => json!({"pattern": NAME}),
@@ -225,9 +226,9 @@ fn parameter_schema(method: &str, name: &str) -> Option<Value> {
         "tenant" | "user" | "after_tenant" | "after_user" => json!({"pattern": PRINCIPAL}),
         "role" if method == "delete" => json!({"enum": ["shadow"]}),
         "role" => json!({"enum": ["active", "shadow"]}),
-        "order" => json!({"enum": orders}),
-        "last" => json!({"enum": ["", "5m", "1h", "24h"]}),
-        "resolution" => json!({"enum": ["", "minute", "hour"]}),
+        "order" => one_of(&Order::NAMES),
+        "last" => one_of(&Range::NAMES),
+        "resolution" => one_of(&["minute", "hour"]),
         _ => return None,
     })
 }

@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use tidegate_controller::audit::Actor;
 use tidegate_controller::clock::Clock;
 use tidegate_controller::service::{EntryIn, RenewIn, Service, ServiceConfig, Session};
-use tidegate_controller::store::{Store, StoreError, Table, Visit, VisitAll, Write};
+use tidegate_controller::store::{Store, StoreError, Table, Write};
 use tidegate_core::exchange::Ask;
 use tidegate_core::units::{Rate, Ru};
 use tidegate_proto::v1;
 
-use crate::support::{MemoryStore, tell};
+use crate::support::{MemoryStore, pass_on, tell};
 
 type Doing = Box<dyn FnOnce(&Service) + Send>;
 
@@ -34,25 +34,7 @@ impl Store for Busy {
         self.disk.commit(batch)
     }
 
-    fn scan(&self, table: Table, from: &[u8], visit: &mut Visit<'_>) -> Result<(), StoreError> {
-        self.disk.scan(table, from, visit)
-    }
-
-    fn get(&self, table: Table, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
-        self.disk.get(table, keys)
-    }
-
-    fn copy(&self, visit: &mut VisitAll<'_>) -> Result<(), StoreError> {
-        self.disk.copy(visit)
-    }
-
-    fn seal(&self) -> Result<String, StoreError> {
-        self.disk.seal()
-    }
-
-    fn break_seal(&self) -> Result<Option<String>, StoreError> {
-        self.disk.break_seal()
-    }
+    pass_on!(disk);
 }
 
 fn started() -> (Arc<Busy>, Arc<Service>, Arc<AtomicU64>) {

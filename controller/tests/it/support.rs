@@ -261,6 +261,44 @@ pub(crate) async fn charged(lab: &Lab, group: &str) -> i64 {
     rows[0].total.as_ref().unwrap().write_micro_ru
 }
 
+/// All that a store does besides commits, of one that is in the way of those alone.
+macro_rules! pass_on {
+    ($disk:ident) => {
+        fn scan(
+            &self,
+            table: tidegate_controller::store::Table,
+            from: &[u8],
+            visit: &mut tidegate_controller::store::Visit<'_>,
+        ) -> Result<(), tidegate_controller::store::StoreError> {
+            self.$disk.scan(table, from, visit)
+        }
+
+        fn get(
+            &self,
+            table: tidegate_controller::store::Table,
+            keys: &[Vec<u8>],
+        ) -> Result<Vec<Option<Vec<u8>>>, tidegate_controller::store::StoreError> {
+            self.$disk.get(table, keys)
+        }
+
+        fn copy(
+            &self,
+            visit: &mut tidegate_controller::store::VisitAll<'_>,
+        ) -> Result<(), tidegate_controller::store::StoreError> {
+            self.$disk.copy(visit)
+        }
+
+        fn seal(&self) -> Result<String, tidegate_controller::store::StoreError> {
+            self.$disk.seal()
+        }
+
+        fn break_seal(&self) -> Result<Option<String>, tidegate_controller::store::StoreError> {
+            self.$disk.break_seal()
+        }
+    };
+}
+pub(crate) use pass_on;
+
 /// A store that fails to write at times: its disk is full, or is at another machine.
 pub(crate) struct Faulty {
     inner: Arc<dyn Store>,
@@ -298,25 +336,7 @@ impl Store for Faulty {
         self.inner.commit(batch)
     }
 
-    fn scan(&self, table: Table, from: &[u8], visit: &mut Visit<'_>) -> Result<(), StoreError> {
-        self.inner.scan(table, from, visit)
-    }
-
-    fn get(&self, table: Table, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
-        self.inner.get(table, keys)
-    }
-
-    fn copy(&self, visit: &mut VisitAll<'_>) -> Result<(), StoreError> {
-        self.inner.copy(visit)
-    }
-
-    fn seal(&self) -> Result<String, StoreError> {
-        self.inner.seal()
-    }
-
-    fn break_seal(&self) -> Result<Option<String>, StoreError> {
-        self.inner.break_seal()
-    }
+    pass_on!(inner);
 }
 
 /// A store without a disk, for tests that make more commits than a disk can in a moment.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tidegate_controller::Controller;
 use tidegate_controller::clock::Clock;
-use tidegate_controller::store::{Store, StoreError, Table, Visit, VisitAll, Write};
+use tidegate_controller::store::{Store, StoreError, Write};
 use tidegate_core::units::Span;
 use tidegate_proto::v1;
 use tokio::time::sleep;
@@ -16,7 +16,7 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
-use crate::support::{Faulty, Lab, MemoryStore, Node, config, entry, report};
+use crate::support::{Faulty, Lab, MemoryStore, Node, config, entry, pass_on, report};
 
 /// The fence of all controllers here, and how long it silences a successor: drift and margin are added.
 const FENCE_US: u64 = 1_000_000;
@@ -83,25 +83,7 @@ impl Store for Slow {
         Ok(())
     }
 
-    fn scan(&self, table: Table, from: &[u8], visit: &mut Visit<'_>) -> Result<(), StoreError> {
-        self.disk.scan(table, from, visit)
-    }
-
-    fn get(&self, table: Table, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
-        self.disk.get(table, keys)
-    }
-
-    fn copy(&self, visit: &mut VisitAll<'_>) -> Result<(), StoreError> {
-        self.disk.copy(visit)
-    }
-
-    fn seal(&self) -> Result<String, StoreError> {
-        self.disk.seal()
-    }
-
-    fn break_seal(&self) -> Result<Option<String>, StoreError> {
-        self.disk.break_seal()
-    }
+    pass_on!(disk);
 }
 
 async fn refused(lab: &Lab) -> String {
