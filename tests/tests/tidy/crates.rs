@@ -16,8 +16,9 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("client", &["core", "cost-model", "cpu-clock", "proto", "tls"]),
         ("listener", &["tls"]),
         ("traces", &["tls"]),
+        ("consensus", &["tls"]),
         ("console", &["core", "cost-model", "proto"]),
-        ("controller", &["console", "core", "cost-model", "listener", "proto", "tls", "traces"]),
+        ("controller", &["consensus", "console", "core", "cost-model", "listener", "proto", "tls", "traces"]),
         ("sql", &["cost-model", "proto"]),
         ("gateway", &["client", "cost-model", "listener", "proto", "sql", "tls", "traces"]),
         (

@@ -22,6 +22,7 @@ const CRATES: [&str; 20] = [
     "bench",
     "cli",
     "client",
+    "consensus",
     "console",
     "controller",
     "core",

@@ -14,6 +14,7 @@ const MOST_FIELDS: usize = 15;
 const PRODUCT: [&str; 12] = [
     "cli/src",
     "client/src",
+    "consensus/src",
     "console/src",
     "controller/src",
     "core/src",
