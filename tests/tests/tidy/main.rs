@@ -18,7 +18,7 @@ fn root() -> PathBuf {
 }
 
 /// Folders of the repository that are crates, the names of ARCHITECTURE.md.
-const CRATES: [&str; 20] = [
+const CRATES: [&str; 21] = [
     "bench",
     "cli",
     "client",

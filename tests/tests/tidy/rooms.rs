@@ -11,7 +11,7 @@ const MOST_METHODS: usize = 30;
 const MOST_FIELDS: usize = 15;
 
 /// The product.
-const PRODUCT: [&str; 12] = [
+const PRODUCT: [&str; 13] = [
     "cli/src",
     "client/src",
     "consensus/src",
