@@ -5,6 +5,7 @@
 mod browser;
 mod certificates;
 mod collector;
+mod etcd;
 mod haproxy;
 mod mariadb;
 mod mysql;
@@ -31,6 +32,7 @@ use tempfile::TempDir;
 pub use browser::{Browser, script};
 pub use certificates::Certificates;
 pub use collector::{Collector, Exported, Manner};
+pub use etcd::Etcd;
 pub use haproxy::HaProxy;
 pub use mariadb::MariaDb;
 pub use mysql::MySql;

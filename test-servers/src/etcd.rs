@@ -1,0 +1,236 @@
+//! etcd, a cluster of it: with its own defaults, but for where members listen and keep their files.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpStream};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use super::{Certificates, LOOK, LOOKS, ServerError, Site, free_port, installed, io_error, output};
+
+/// Time for an answer of a member's own pages.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// A running cluster. Members are counted from 0.
+#[derive(Debug)]
+pub struct Etcd {
+    members: Vec<Member>,
+    cluster: String,
+    settings: Vec<String>,
+    certificates: Option<Certificates>,
+}
+
+/// One of its processes. The port of its site is that of clients.
+#[derive(Debug)]
+struct Member {
+    site: Site,
+    peers: u16,
+    /// Its own pages, which are plain and open whatever clients have to show.
+    pages: u16,
+    is_paused: bool,
+}
+
+impl Etcd {
+    /// Starts so many members with these settings, such as `["--quota-backend-bytes", "16777216"]`.
+    ///
+    /// # Errors
+    /// It is not installed, or does not come up.
+    pub fn start(members: usize, settings: &[&str]) -> Result<Self, ServerError> {
+        Self::with(members, settings, None)
+    }
+
+    /// The same with TLS towards clients.
+    ///
+    /// # Errors
+    /// It is not installed, or does not come up.
+    pub fn secure(
+        members: usize,
+        settings: &[&str],
+        certificates: Certificates,
+    ) -> Result<Self, ServerError> {
+        Self::with(members, settings, Some(certificates))
+    }
+
+    fn with(
+        members: usize,
+        settings: &[&str],
+        certificates: Option<Certificates>,
+    ) -> Result<Self, ServerError> {
+        installed(Command::new("etcd").arg("--version"), "etcd", "etcd-server")?;
+        let member = |_| {
+            let (site, peers, pages) = (Site::new("tidegate-etcd")?, free_port()?, free_port()?);
+            Ok(Member { site, peers, pages, is_paused: false })
+        };
+        let members: Vec<Member> = (0..members).map(member).collect::<Result<_, ServerError>>()?;
+        let peers = members.iter().enumerate();
+        let peers: Vec<String> =
+            peers.map(|(i, member)| format!("m{i}=http://127.0.0.1:{}", member.peers)).collect();
+        let settings = settings.iter().map(ToString::to_string).collect();
+        let mut etcd = Self { members, cluster: peers.join(","), settings, certificates };
+        for index in 0..etcd.members.len() {
+            etcd.run(index)?;
+        }
+        etcd.wait()?;
+        Ok(etcd)
+    }
+
+    /// Starts a member again, on the files and ports that it had. It may have no leader yet: see [`Self::wait`].
+    ///
+    /// # Errors
+    /// There is no such member, or it does not come up.
+    pub fn run(&mut self, index: usize) -> Result<(), ServerError> {
+        let clients = self.endpoint(index);
+        let member = self.member(index)?;
+        let (peers, pages) = (member.peers, member.pages);
+        let mut server = Command::new("etcd");
+        server.arg("--name").arg(format!("m{index}")).arg("--data-dir").arg(member.site.data().join("etcd"));
+        let peers = format!("http://127.0.0.1:{peers}");
+        for (name, value) in [
+            ("--listen-client-urls", &*clients),
+            ("--advertise-client-urls", &*clients),
+            ("--listen-peer-urls", &*peers),
+            ("--initial-advertise-peer-urls", &*peers),
+            ("--listen-metrics-urls", &*format!("http://127.0.0.1:{pages}")),
+            ("--initial-cluster", &*self.cluster),
+            // Members of another cluster, on a port that this one had, are not let in.
+            ("--initial-cluster-token", &*format!("{}-{}", std::process::id(), self.cluster)),
+            ("--log-level", "error"),
+        ] {
+            server.args([name, value]);
+        }
+        if let Some(certificates) = &self.certificates {
+            server.arg("--cert-file").arg(certificates.certificate());
+            server.arg("--key-file").arg(certificates.key());
+        }
+        server.args(&self.settings);
+        let member = self.member_mut(index)?;
+        member.is_paused = false;
+        member.site.run(&mut server, |_| Ok(get(pages, "/metrics").is_ok()))
+    }
+
+    /// Waits until every member that runs takes writes.
+    ///
+    /// # Errors
+    /// They do not.
+    pub fn wait(&self) -> Result<(), ServerError> {
+        for _ in 0..LOOKS {
+            let mut running = self.members.iter().filter(|member| member.runs());
+            if running.all(|member| get(member.pages, "/health").is_ok_and(|said| said.contains("\"true\"")))
+            {
+                return Ok(());
+            }
+            thread::park_timeout(LOOK);
+        }
+        Err(ServerError::Failed { what: "etcd".to_owned(), said: "its members have no leader".to_owned() })
+    }
+
+    /// Kills a member at once, as `kill -9` does.
+    ///
+    /// # Errors
+    /// There is no such member.
+    pub fn kill(&mut self, index: usize) -> Result<(), ServerError> {
+        let member = self.member_mut(index)?;
+        member.site.kill();
+        member.is_paused = false;
+        Ok(())
+    }
+
+    /// Stops a member, which neither answers nor closes its connections.
+    ///
+    /// # Errors
+    /// There is no such member, or it does not run.
+    pub fn pause(&mut self, index: usize) -> Result<(), ServerError> {
+        self.signal(index, "-STOP")?;
+        self.member_mut(index)?.is_paused = true;
+        Ok(())
+    }
+
+    /// Lets it go on.
+    ///
+    /// # Errors
+    /// There is no such member, or it does not run.
+    pub fn resume(&mut self, index: usize) -> Result<(), ServerError> {
+        self.signal(index, "-CONT")?;
+        self.member_mut(index)?.is_paused = false;
+        Ok(())
+    }
+
+    fn signal(&self, index: usize, signal: &str) -> Result<(), ServerError> {
+        let pid = self.member(index)?.site.pid();
+        if pid == 0 {
+            let said = format!("member {index} does not run");
+            return Err(ServerError::Failed { what: format!("kill {signal}"), said });
+        }
+        output(Command::new("kill").args([signal, &pid.to_string()]).stdin(Stdio::null())).map(drop)
+    }
+
+    /// Which member leads, if one that runs says so of itself.
+    #[must_use]
+    pub fn leader(&self) -> Option<usize> {
+        self.members.iter().position(|member| {
+            let leads = |said: String| said.lines().any(|line| line == "etcd_server_is_leader 1");
+            member.runs() && get(member.pages, "/metrics").is_ok_and(leads)
+        })
+    }
+
+    /// Where clients connect, member by member.
+    #[must_use]
+    pub fn endpoints(&self) -> Vec<String> {
+        (0..self.members.len()).map(|index| self.endpoint(index)).collect()
+    }
+
+    fn endpoint(&self, index: usize) -> String {
+        let scheme = if self.certificates.is_some() { "https" } else { "http" };
+        let port = self.members.get(index).map(|member| member.site.port).unwrap_or_default();
+        format!("{scheme}://127.0.0.1:{port}")
+    }
+
+    /// Makes a call of the API in JSON to the first member, such as `auth/enable` with `{}`, showing this token; answers
+    /// what it says. Without TLS only.
+    ///
+    /// # Errors
+    /// It cannot be made, or is refused.
+    pub fn call(&self, path: &str, body: &str, token: Option<&str>) -> Result<String, ServerError> {
+        let shown = token.map(|token| format!("Authorization: {token}\r\n")).unwrap_or_default();
+        let length = body.len();
+        let request = format!("POST /v3/{path} HTTP/1.0\r\nContent-Length: {length}\r\n{shown}\r\n{body}");
+        let said =
+            ask(self.member(0)?.site.port, &request).map_err(io_error(format!("call etcd's {path}")))?;
+        if said.starts_with("HTTP/1.0 200") || said.starts_with("HTTP/1.1 200") {
+            return Ok(said.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default());
+        }
+        Err(ServerError::Failed { what: format!("etcd's {path}"), said })
+    }
+
+    fn member(&self, index: usize) -> Result<&Member, ServerError> {
+        self.members.get(index).ok_or_else(|| no_member(index))
+    }
+
+    fn member_mut(&mut self, index: usize) -> Result<&mut Member, ServerError> {
+        self.members.get_mut(index).ok_or_else(|| no_member(index))
+    }
+}
+
+impl Member {
+    fn runs(&self) -> bool {
+        self.site.pid() != 0 && !self.is_paused
+    }
+}
+
+fn no_member(index: usize) -> ServerError {
+    ServerError::Failed { what: "etcd".to_owned(), said: format!("there is no member {index}") }
+}
+
+fn get(port: u16, path: &str) -> io::Result<String> {
+    ask(port, &format!("GET {path} HTTP/1.0\r\n\r\n"))
+}
+
+/// What is answered to a request, head and body.
+fn ask(port: u16, request: &str) -> io::Result<String> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_read_timeout(Some(ANSWER_WITHIN))?;
+    stream.write_all(request.as_bytes())?;
+    let mut said = String::new();
+    stream.read_to_string(&mut said)?;
+    Ok(said)
+}
