@@ -2,10 +2,20 @@
 //!
 //! [`Consensus`] is what the controller needs of a distributed store, and no more: transactions that compare revisions,
 //! reads of ranges, and compaction. Each call is one attempt with a deadline; who makes it decides what an unknown
-//! outcome means. Calls block: they are made from threads that may wait for a disk.
+//! outcome means. Calls block: they are made from threads that may wait for a disk. [`Etcd`] is it on etcd's v3 API,
+//! whose rules these are; `consensus/tests/contract/mod.rs` states each as a test.
+//!
+//! Keys have at least one byte, and any bytes, as values do; they are ordered by bytes. As the begin of a range, the
+//! empty key stands before all. A range whose end is not behind its begin has no keys. The revision of the store grows by
+//! one with each transaction that changes something. To set what is there already is a change; to remove what is not
+//! there is none.
+
+mod etcd;
 
 use std::fmt;
 use std::time::Duration;
+
+pub use etcd::{Etcd, EtcdError, EtcdSettings, MemberStatus, Written};
 
 /// A key with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,16 +30,17 @@ pub struct Row {
     pub changed: u64,
 }
 
-/// A condition of a transaction.
+/// A condition of a transaction, on what was before its steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Guard {
     /// The key was last changed at this revision; 0 is a key that is absent.
     Changed(Vec<u8>, u64),
-    /// The key has this value.
+    /// The key has this value; one that is absent has none, not even the empty one.
     Value(Vec<u8>, Vec<u8>),
 }
 
-/// A step of a transaction. Steps see what those before them did.
+/// A step of a transaction. Steps see what those before them did. A list of steps sets a key at most once, and none
+/// that it also removes: a transaction with one that does is refused, whether or not that list would happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Reads a key.
@@ -40,7 +51,8 @@ pub enum Step {
     Delete(Vec<u8>, Vec<u8>),
 }
 
-/// Steps that happen together if all guards hold, and others if one does not.
+/// Steps that happen together if all guards hold, and others if one does not. Every store takes 128 guards, 128 steps of
+/// either kind, and 1 MiB of keys and values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transaction {
     /// The conditions.
@@ -69,7 +81,7 @@ pub struct Page {
     pub rows: Vec<Row>,
     /// Whether the range has more.
     pub more: bool,
-    /// The revision of the store as read.
+    /// The revision of the store as read: the one that was asked for, or the newest.
     pub revision: u64,
 }
 
@@ -114,10 +126,10 @@ pub trait Consensus: Send + Sync + fmt::Debug {
     fn transact(&self, transaction: &Transaction, within: Duration) -> Result<Outcome, ConsensusError>;
 
     /// Reads the keys from `from` to before `to`, at most `most` of them: linearizably, or as of revision `at`, which
-    /// keeps the pages of one range consistent.
+    /// keeps the pages of one range consistent. Every store answers 16 rows with values of 512 KiB.
     ///
     /// # Errors
-    /// [`ConsensusError::Compacted`] when `at` is too old.
+    /// [`ConsensusError::Compacted`] when `at` is too old; one that the store has not reached is refused.
     fn range(
         &self,
         from: &[u8],
@@ -127,10 +139,10 @@ pub trait Consensus: Send + Sync + fmt::Debug {
         within: Duration,
     ) -> Result<Page, ConsensusError>;
 
-    /// Forgets what keys were before this revision.
+    /// Forgets what keys were before this revision. Where that is done already, there is nothing to do.
     ///
     /// # Errors
-    /// As any call.
+    /// A revision that the store has not reached is refused.
     fn compact(&self, revision: u64, within: Duration) -> Result<(), ConsensusError>;
 }
 
