@@ -2,6 +2,7 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -17,7 +18,8 @@ pub struct Etcd {
     members: Vec<Member>,
     cluster: String,
     settings: Vec<String>,
-    certificates: Option<Certificates>,
+    /// Certificate and key, where clients come by TLS.
+    identity: Option<(PathBuf, PathBuf)>,
 }
 
 /// One of its processes. The port of its site is that of clients.
@@ -39,22 +41,22 @@ impl Etcd {
         Self::with(members, settings, None)
     }
 
-    /// The same with TLS towards clients.
+    /// The same with TLS towards clients, by certificates that stay until its end.
     ///
     /// # Errors
     /// It is not installed, or does not come up.
     pub fn secure(
         members: usize,
         settings: &[&str],
-        certificates: Certificates,
+        certificates: &Certificates,
     ) -> Result<Self, ServerError> {
-        Self::with(members, settings, Some(certificates))
+        Self::with(members, settings, Some((certificates.certificate(), certificates.key())))
     }
 
     fn with(
         members: usize,
         settings: &[&str],
-        certificates: Option<Certificates>,
+        identity: Option<(PathBuf, PathBuf)>,
     ) -> Result<Self, ServerError> {
         installed(Command::new("etcd").arg("--version"), "etcd", "etcd-server")?;
         let member = |_| {
@@ -66,7 +68,7 @@ impl Etcd {
         let peers: Vec<String> =
             peers.map(|(i, member)| format!("m{i}=http://127.0.0.1:{}", member.peers)).collect();
         let settings = settings.iter().map(ToString::to_string).collect();
-        let mut etcd = Self { members, cluster: peers.join(","), settings, certificates };
+        let mut etcd = Self { members, cluster: peers.join(","), settings, identity };
         for index in 0..etcd.members.len() {
             etcd.run(index)?;
         }
@@ -98,9 +100,8 @@ impl Etcd {
         ] {
             server.args([name, value]);
         }
-        if let Some(certificates) = &self.certificates {
-            server.arg("--cert-file").arg(certificates.certificate());
-            server.arg("--key-file").arg(certificates.key());
+        if let Some((certificate, key)) = &self.identity {
+            server.arg("--cert-file").arg(certificate).arg("--key-file").arg(key);
         }
         server.args(&self.settings);
         let member = self.member_mut(index)?;
@@ -180,7 +181,7 @@ impl Etcd {
     }
 
     fn endpoint(&self, index: usize) -> String {
-        let scheme = if self.certificates.is_some() { "https" } else { "http" };
+        let scheme = if self.identity.is_some() { "https" } else { "http" };
         let port = self.members.get(index).map(|member| member.site.port).unwrap_or_default();
         format!("{scheme}://127.0.0.1:{port}")
     }
