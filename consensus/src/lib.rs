@@ -2,7 +2,7 @@
 //!
 //! [`Consensus`] is what the controller needs of a distributed store, and no more: transactions that compare revisions,
 //! reads of ranges, and compaction. Each call is one attempt with a deadline; who makes it decides what an unknown
-//! outcome means. Calls block: they are made from threads that may wait for a disk. [`Etcd`] is it on etcd's v3 API,
+//! outcome means. Calls block: they are made from threads that may wait for a disk. [`etcd::Etcd`] is it on etcd's v3 API,
 //! whose rules these are; `consensus/tests/contract/mod.rs` states each as a test.
 //!
 //! Keys have at least one byte, and any bytes, as values do; they are ordered by bytes. As the begin of a range, the
@@ -10,12 +10,10 @@
 //! one with each transaction that changes something. To set what is there already is a change; to remove what is not
 //! there is none.
 
-mod etcd;
+pub mod etcd;
 
 use std::fmt;
 use std::time::Duration;
-
-pub use etcd::{Etcd, EtcdError, EtcdSettings, MemberStatus, Written};
 
 /// A key with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tidegate_consensus::{Consensus, ConsensusError, Etcd, Guard, Outcome, Page, Step, Transaction, Written};
+use tidegate_consensus::etcd::{Etcd, Written};
+use tidegate_consensus::{Consensus, ConsensusError, Guard, Outcome, Page, Step, Transaction};
 use tidegate_test_servers as servers;
 use tidegate_test_servers::Certificates;
 
@@ -30,9 +31,9 @@ fn connect(written: Written) -> Etcd {
 }
 
 /// A store that has an answer of the first of these, whose turn it still is: a busy machine may lose a call.
-fn connected(endpoints: Vec<String>) -> Etcd {
+fn connected(written: Written) -> Etcd {
     let store = |_| {
-        let store = connect(of(endpoints.clone()));
+        let store = connect(written.clone());
         page(&store, WITHIN).is_ok().then_some(store)
     };
     (0..TRIES).find_map(store).unwrap()
@@ -108,6 +109,25 @@ fn once(store: &Etcd, key: &str) -> Outcome {
     at_last(|| store.transact(&transaction, Duration::from_secs(5)))
 }
 
+/// From now on it is `tidegate` with a password who may read and write from "k" to before "l".
+fn turn_authentication_on(server: &servers::Etcd) {
+    // The ends of the range are in base64.
+    let range =
+        "{\"name\":\"keys\",\"perm\":{\"permType\":\"READWRITE\",\"key\":\"aw==\",\"range_end\":\"bA==\"}}";
+    for (path, body) in [
+        ("auth/user/add", "{\"name\":\"root\",\"password\":\"r00t\"}"),
+        ("auth/role/add", "{\"name\":\"root\"}"),
+        ("auth/user/grant", "{\"user\":\"root\",\"role\":\"root\"}"),
+        ("auth/user/add", "{\"name\":\"tidegate\",\"password\":\"s3cret\"}"),
+        ("auth/role/add", "{\"name\":\"keys\"}"),
+        ("auth/role/grant", range),
+        ("auth/user/grant", "{\"user\":\"tidegate\",\"role\":\"keys\"}"),
+        ("auth/enable", "{}"),
+    ] {
+        server.call(path, body, None).unwrap();
+    }
+}
+
 fn file(folder: &Path, text: &str) -> PathBuf {
     let path = folder.join("password");
     std::fs::write(&path, text).unwrap();
@@ -150,7 +170,7 @@ fn a_member_that_is_killed_costs_one_call() {
     let follower = (leader(&server) + 1) % 3;
     let endpoints = from(&server, follower);
     once(&connect(of(endpoints.clone())), "k1");
-    let store = connected(endpoints.clone());
+    let store = connected(of(endpoints.clone()));
     server.kill(follower).unwrap();
     let said = unknown(store.transact(&put("k2", b"v"), WITHIN));
     assert!(said.contains(&endpoints[0]), "{said}");
@@ -164,7 +184,7 @@ fn a_leader_that_is_killed_loses_nothing_and_the_others_go_on() {
     let mut server = servers::Etcd::start(3, &[]).unwrap();
     let first = leader(&server);
     let endpoints = from(&server, first);
-    let store = connected(endpoints.clone());
+    let store = connected(of(endpoints.clone()));
     let before = once(&store, "k1").revision;
     server.kill(first).unwrap();
     let after = once(&store, "k2");
@@ -183,7 +203,7 @@ fn a_member_that_stands_still_costs_one_deadline() {
     let mut server = servers::Etcd::start(3, &[]).unwrap();
     let follower = (leader(&server) + 1) % 3;
     let endpoints = from(&server, follower);
-    let store = connected(endpoints.clone());
+    let store = connected(of(endpoints.clone()));
     server.pause(follower).unwrap();
     let said = unknown(page(&store, SOON));
     assert!(said.contains("no answer within 300ms"), "{said}");
@@ -221,21 +241,31 @@ fn without_a_majority_nothing_is_known_and_with_one_all_is_there() {
 }
 
 #[test]
-fn a_member_of_another_cluster_is_not_believed() {
-    let mut clusters = [(); 2].map(|()| servers::Etcd::start(1, &[]).unwrap());
-    let both = clusters.iter().flat_map(servers::Etcd::endpoints).collect();
-    let store = connected(both);
-    let first = store.cluster_id();
-    clusters[0].kill(0).unwrap();
-    unknown(page(&store, WITHIN));
-    let said = unknown(store.transact(&put("k2", b"v"), WITHIN));
-    assert!(
-        said.contains("name members of one cluster") && said.contains(&clusters[1].endpoints()[0]),
-        "{said}"
-    );
-    let other = connect(of(clusters[1].endpoints()));
-    assert_eq!(page(&other, WITHIN).unwrap().rows, []);
-    assert!(store.cluster_id() == first && other.cluster_id() != first);
+fn a_member_of_another_cluster_is_asked_for_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let user = Written {
+        user: Some("tidegate".to_owned()),
+        password_file: Some(file(folder.path(), "s3cret")),
+        ..Written::default()
+    };
+    for with in [Written::default(), user] {
+        let settings: &[&str] = if with.user.is_some() { &["--bcrypt-cost", "4"] } else { &[] };
+        let mut clusters = [(); 2].map(|()| servers::Etcd::start(1, settings).unwrap());
+        if with.user.is_some() {
+            clusters.iter().for_each(turn_authentication_on);
+        }
+        let endpoints = clusters.iter().flat_map(servers::Etcd::endpoints).collect();
+        let store = connected(Written { endpoints, ..with.clone() });
+        let first = store.cluster_id();
+        clusters[0].kill(0).unwrap();
+        unknown(page(&store, WITHIN));
+        let said = unknown(store.transact(&put("k2", b"v"), WITHIN));
+        assert!(said.contains("name members of one cluster"), "{said}");
+        assert!(said.contains(&clusters[1].endpoints()[0]), "{said}");
+        let other = connect(Written { endpoints: clusters[1].endpoints(), ..with });
+        assert_eq!(page(&other, WITHIN).unwrap().rows, []);
+        assert!(store.cluster_id() == first && other.cluster_id() != first);
+    }
 }
 
 #[test]
@@ -272,21 +302,7 @@ fn a_user_is_known_by_the_password_in_the_file_and_may_do_what_etcd_says() {
     let written = Written { user: Some("tidegate".to_owned()), password_file, ..of(server.endpoints()) };
     let said = refused(page(&connect(written.clone()), WITHIN));
     assert!(said.contains("not enabled") && said.contains("turn authentication on"), "{said}");
-    // From "k" to "l", in base64.
-    let range =
-        "{\"name\":\"keys\",\"perm\":{\"permType\":\"READWRITE\",\"key\":\"aw==\",\"range_end\":\"bA==\"}}";
-    for (path, body) in [
-        ("auth/user/add", "{\"name\":\"root\",\"password\":\"r00t\"}"),
-        ("auth/role/add", "{\"name\":\"root\"}"),
-        ("auth/user/grant", "{\"user\":\"root\",\"role\":\"root\"}"),
-        ("auth/user/add", "{\"name\":\"tidegate\",\"password\":\"s3cret\"}"),
-        ("auth/role/add", "{\"name\":\"keys\"}"),
-        ("auth/role/grant", range),
-        ("auth/user/grant", "{\"user\":\"tidegate\",\"role\":\"keys\"}"),
-        ("auth/enable", "{}"),
-    ] {
-        server.call(path, body, None).unwrap();
-    }
+    turn_authentication_on(&server);
     let store = connect(written.clone());
     once(&store, "k1");
     let said = refused(store.transact(&put("m", b"v"), WITHIN));

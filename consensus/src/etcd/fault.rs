@@ -28,7 +28,6 @@ impl Fault {
             Code::ResourceExhausted if says("too many requests") => Self::Unknown(reason),
             Code::OutOfRange if says("has been compacted") => Self::Compacted,
             Code::OutOfRange if says("is a future revision") => Self::Refused(reason),
-            // What this side does not read because it is too long was done all the same, as the code for that says, too.
             Code::InvalidArgument
             | Code::NotFound
             | Code::AlreadyExists
@@ -38,6 +37,7 @@ impl Fault {
             | Code::Unimplemented
             | Code::DataLoss
             | Code::Unauthenticated => Self::Refused(reason),
+            // Also an answer that this side does not read because it is too long: what was asked for was done.
             _ => Self::Unknown(reason),
         }
     }

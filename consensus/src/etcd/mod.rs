@@ -82,7 +82,7 @@ impl Etcd {
         self.cluster.id()
     }
 
-    /// How the member is whose turn it is.
+    /// How the member is whose turn it is. With users, newer versions answer that to administrators only.
     ///
     /// # Errors
     /// As any call.

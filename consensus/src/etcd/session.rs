@@ -25,8 +25,6 @@ pub(super) struct Cluster {
     pub(super) settings: EtcdSettings,
     /// Which one answered first.
     id: OnceLock<u64>,
-    /// Tokens are known to all members.
-    token: Mutex<Option<Token>>,
 }
 
 /// A member whose turn it is, and the connection to it once there is one.
@@ -39,6 +37,8 @@ pub(super) struct Turn {
 struct Session {
     channel: Channel,
     dial: Dial,
+    /// With a login. Of this member: one that has not heard of a token waits until it has, which may be never.
+    token: Mutex<Option<Token>>,
 }
 
 impl Turn {
@@ -70,7 +70,7 @@ impl Session {
 
 impl Cluster {
     pub(super) fn new(settings: EtcdSettings) -> Self {
-        Self { settings, id: OnceLock::new(), token: Mutex::new(None) }
+        Self { settings, id: OnceLock::new() }
     }
 
     pub(super) fn id(&self) -> Option<u64> {
@@ -85,11 +85,11 @@ impl Cluster {
     /// Asks a member once. One that does not take the token is shown a new one: it has done nothing until then.
     pub(super) async fn ask<Q: Ask>(&self, turn: &Turn, question: Q) -> Result<Q::Answer, Fault> {
         let session = turn.session.get_or_try_init(|| self.connect(turn.member)).await?;
-        let token = self.token(session, None).await?;
-        let again = token.as_ref().map(|_| question.clone());
+        let token = session.token.lock().await.clone();
+        let again = token.as_ref().map(|token| (token, question.clone()));
         let answer = match (session.ask(question, token.as_ref()).await, again) {
-            (Err(status), Some(again)) if is_stale(&status) => {
-                let token = self.token(session, token.as_ref()).await?;
+            (Err(status), Some((stale, again))) if is_stale(&status) => {
+                let token = self.renewed(session, stale).await?;
                 session.ask(again, token.as_ref()).await
             }
             (answer, _) => answer,
@@ -99,22 +99,30 @@ impl Cluster {
         Ok(answer)
     }
 
-    /// Connects to a member, and looks whose it is before it is asked to do anything.
+    /// Connects to a member, and looks whose it is before it is asked to do anything. With users, the login says it: how
+    /// a member is may be for administrators only.
     async fn connect(&self, member: usize) -> Result<Session, Fault> {
         let lost = |error: tonic::transport::Error| Fault::Unknown(advised(&root_cause(&error)));
         let dial = Dial::new(self.settings.files.clone(), CONNECT_WITHIN);
         let endpoint = Endpoint::from_shared(self.name(member)).map_err(lost)?;
         let endpoint = endpoint.connect_timeout(CONNECT_WITHIN);
         let channel = endpoint.connect_with_connector(dial.clone()).await.map_err(lost)?;
-        let session = Session { channel, dial };
-        let status = session.ask(StatusRequest {}, None).await.map_err(|status| session.fault(&status))?;
-        self.check(status.header.as_ref())?;
+        let session = Session { channel, dial, token: Mutex::new(None) };
+        if let Some(login) = &self.settings.login {
+            let token = self.log_in(&session, login).await?;
+            *session.token.lock().await = Some(token);
+        } else {
+            let status = session.ask(StatusRequest {}, None).await;
+            self.check(status.map_err(|status| session.fault(&status))?.header.as_ref())?;
+        }
         Ok(session)
     }
 
     /// Two clusters are two truths: who is of another one than the first that answered is not believed.
     fn check(&self, header: Option<&ResponseHeader>) -> Result<(), Fault> {
-        let id = header.map(|header| header.cluster_id).unwrap_or_default();
+        let id = header.map(|header| header.cluster_id).filter(|id| *id != 0);
+        let id =
+            id.ok_or_else(|| Fault::Unknown("its answer does not say of which cluster it is".to_owned()))?;
         let first = *self.id.get_or_init(|| id);
         if first == id {
             return Ok(());
@@ -124,37 +132,34 @@ impl Cluster {
         )))
     }
 
-    /// The token to show, if there is a login: the one that is held, but for one that was not taken.
-    async fn token(&self, session: &Session, stale: Option<&Token>) -> Result<Option<Token>, Fault> {
-        let Some(login) = &self.settings.login else { return Ok(None) };
-        let mut held = self.token.lock().await;
-        if held.is_none() || held.as_ref() == stale {
-            *held = None;
-            *held = Some(log_in(session, login.clone()).await?);
+    /// The token after one that was not taken: a new one, unless another caller has asked for it.
+    async fn renewed(&self, session: &Session, stale: &Token) -> Result<Option<Token>, Fault> {
+        let mut held = session.token.lock().await;
+        if let (Some(login), true) = (&self.settings.login, held.as_ref() == Some(stale)) {
+            *held = Some(self.log_in(session, login).await?);
         }
         Ok(held.clone())
     }
-}
 
-async fn log_in(session: &Session, login: Login) -> Result<Token, Fault> {
-    let file = login.password_file;
-    let read = tokio::task::spawn_blocking(move || password(&file)).await;
-    let read = read.map_err(|error| Fault::Unknown(error.to_string()))?;
-    let password = read.map_err(|reason| Fault::Refused(format!("etcd_password_file: {reason}")))?;
-    let asked = AuthenticateRequest { name: login.user.clone(), password };
-    let answer = session.ask(asked, None).await.map_err(|status| match session.fault(&status) {
-        Fault::Refused(said) => {
-            let user = login.user;
-            Fault::Refused(format!(
-                "{said}; correct etcd_user ({user:?}) and etcd_password_file, or turn authentication on there"
-            ))
-        }
-        other => other,
-    })?;
-    let mut token = Token::try_from(answer.token)
-        .map_err(|_| Fault::Unknown("the token that it gave cannot be shown".to_owned()))?;
-    token.set_sensitive(true);
-    Ok(token)
+    async fn log_in(&self, session: &Session, login: &Login) -> Result<Token, Fault> {
+        let (name, file) = (login.user.clone(), login.password_file.clone());
+        let read = tokio::task::spawn_blocking(move || password(&file)).await;
+        let read = read.map_err(|error| Fault::Unknown(error.to_string()))?;
+        let password = read.map_err(|reason| Fault::Refused(format!("etcd_password_file: {reason}")))?;
+        let answer = session.ask(AuthenticateRequest { name, password }, None).await;
+        let answer = answer.map_err(|status| match session.fault(&status) {
+            Fault::Refused(said) => Fault::Refused(format!(
+                "{said}; correct etcd_user ({:?}) and etcd_password_file, or turn authentication on there",
+                login.user
+            )),
+            other => other,
+        })?;
+        self.check(answer.header.as_ref())?;
+        let mut token = Token::try_from(answer.token)
+            .map_err(|_| Fault::Unknown("the token that it gave cannot be shown".to_owned()))?;
+        token.set_sensitive(true);
+        Ok(token)
+    }
 }
 
 /// What the handshake advises, with the settings of etcd in place of the flags of commands.
