@@ -149,6 +149,7 @@ fn it_does_what_every_such_store_does() {
 fn what_is_too_large_is_refused_and_a_page_that_is_too_long_is_unknown() {
     let server = servers::Etcd::start(1, &[]).unwrap();
     let store = connect(of(server.endpoints()));
+    store.transact(&put("j", &vec![0; 1_500_000]), WITHIN).unwrap();
     for (bytes, reason) in [(1_600_000, "request is too large"), (3 << 20, "message larger than max")] {
         let said = refused(store.transact(&put("k", &vec![0; bytes]), WITHIN));
         assert!(said.contains(reason) && said.contains("http://127.0.0.1:"), "{said}");
