@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::node::{Admitted, NodeState, Refusal};
+use tidegate_core::node::{Admitted, NodeState, QuotaLeft, Refusal};
 use tidegate_core::units::{Ru, Span, Time};
 use tidegate_core::usage::{Consumption, RuParts, Total, Usage};
 use tokio::time::Instant;
@@ -93,6 +93,11 @@ fn remedy(last_error: &str) -> String {
     } else {
         format!("the last session with it ended or did not begin: {last_error}")
     }
+}
+
+/// What is known of a group's quota. Without one nobody takes the group's lock for it.
+pub(crate) fn quota_left(cell: &Arc<GroupCell>) -> Option<QuotaLeft> {
+    if cell.last_word().has_quota() { cell.node_state().quota } else { None }
 }
 
 impl Group {
@@ -295,6 +300,12 @@ impl Group {
     /// group is unlimited. Cheaper than [`Group::state`], which counts everything up to this moment.
     pub fn remaining(&self) -> Option<Ru> {
         self.cell.remaining()
+    }
+
+    /// The quota that the group counts in, and what is left of it when this node heard of it last, less what it used
+    /// since; `None` without a quota, or without a lease.
+    pub fn quota_left(&self) -> Option<QuotaLeft> {
+        quota_left(&self.cell)
     }
 
     /// This node's consumption in the group since the node started.

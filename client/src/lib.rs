@@ -75,7 +75,7 @@ pub use session::convert::usage_message;
 pub use shared::Counts;
 pub use stats::ClientStats;
 pub use tidegate_core::group::Fallback;
-pub use tidegate_core::node::{LeaseState, NodeState};
+pub use tidegate_core::node::{LeaseState, NodeState, QuotaLeft};
 pub use tidegate_core::units::{Rate, Ru, RuTotal, Span};
 pub use tidegate_core::usage::{Consumption, RuParts, Total, Usage};
 pub use tidegate_tls::{ClientFiles, TlsError};

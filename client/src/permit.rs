@@ -3,13 +3,14 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use tidegate_core::node::{Admitted, Estimate};
+use tidegate_core::node::{Admitted, Estimate, QuotaLeft};
 use tidegate_core::units::Ru;
 use tidegate_core::usage::{Consumption, RuParts, Usage};
 use tidegate_cost_model::Charge;
 use tokio::time::Instant;
 
 use crate::clock::Tick;
+use crate::group::quota_left;
 use crate::groups::GroupCell;
 use crate::names::GroupName;
 
@@ -76,6 +77,17 @@ impl<'a> Permit<'a> {
     /// RU in this node's bucket of the group, as [`crate::Group::remaining`] returns them.
     pub(crate) fn remaining(&self) -> Option<Ru> {
         self.cell.remaining()
+    }
+
+    /// What is left of the quota, as [`crate::Group::quota_left`] returns it, once the operation has cost `charge`.
+    pub(crate) fn quota_left(&self, charge: Ru) -> Option<QuotaLeft> {
+        let mut quota = quota_left(&self.cell)?;
+        let counted = match self.cell.admitted() {
+            Admitted::Paid => self.estimate(),
+            Admitted::Over => Ru::ZERO,
+        };
+        quota.left = (quota.left - (charge - counted).or_zero()).or_zero();
+        Some(quota)
     }
 
     /// The same without a borrow of the group's handle.

@@ -2,6 +2,8 @@
 //!
 //! The wire formats convert to and from these; the simulation passes them as they are.
 
+use std::hash::{Hash, Hasher};
+
 use crate::group::Fallback;
 use crate::units::{Rate, Ru, Span};
 
@@ -64,7 +66,7 @@ pub struct Spending {
 }
 
 /// A node's share of its group's quota.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allowance {
     /// The window in which it counts.
     pub window: u64,
@@ -76,6 +78,16 @@ pub struct Allowance {
     pub left: Ru,
     /// Time to the end of the window.
     pub resets_in: Span,
+    /// The length of the window, for callers of the node; zero: unknown.
+    pub length: Span,
+}
+
+/// All but the length, which decides nothing: the courses of the simulation are of what does.
+impl Hash for Allowance {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self { window, ceiling, amount, left, resets_in, length: _ } = self;
+        (window, ceiling, amount, left, resets_in).hash(state);
+    }
 }
 
 /// The spending power of a node between two grants.

@@ -97,6 +97,8 @@ pub struct Opening {
     pub number: u64,
     /// Its end.
     pub ends: Time,
+    /// Its length by the calendar, for callers of nodes; zero: unknown.
+    pub length: Span,
     /// What was used in it or may have been: more than nothing when a controller goes on with it after a restart.
     pub granted: Ru,
     /// The part of that which nodes may still bring back.
@@ -110,6 +112,7 @@ pub struct Opening {
 pub(crate) struct Quota {
     window: u64,
     ends: Time,
+    length: Span,
     /// The latest end that a node was given.
     told: Time,
     /// All ceilings that were given, less what came back, and what was used beyond them. In micro-RU like the two after
@@ -175,9 +178,9 @@ impl QuotaView {
 
 impl Quota {
     fn open(opening: &Opening) -> Self {
-        let Opening { number: window, ends, granted, lost, durable } = *opening;
+        let Opening { number: window, ends, length, granted, lost, durable } = *opening;
         let (granted, lost) = (wide(granted), wide(lost.or_zero().min(granted)));
-        Self { window, ends, told: Time(0), granted, unused: 0, lost, durable, sharers: 0 }
+        Self { window, ends, length, told: Time(0), granted, unused: 0, lost, durable, sharers: 0 }
     }
 
     /// Takes in what a node says of its share, before it is answered.
@@ -248,7 +251,7 @@ impl Quota {
 
     fn terms(&self, amount: Ru, now: Time, ceiling: Ru) -> Allowance {
         let (window, left, resets_in) = (self.window, self.left(amount), self.ends.since(now));
-        Allowance { window, ceiling: ceiling.min(Ru::MAX), amount, left, resets_in }
+        Allowance { window, ceiling: ceiling.min(Ru::MAX), amount, left, resets_in, length: self.length }
     }
 
     fn view(&self, spec: &GroupSpec, now: Time) -> QuotaView {

@@ -158,6 +158,7 @@ impl World {
             granted: self.row.mark,
             lost: self.row.mark - self.row.used,
             durable: self.row.mark,
+            ..Opening::default()
         };
         self.engine.open_quota(self.now, PARENT, &opening);
         (self.asks, self.answers) = (Vec::new(), Vec::new());

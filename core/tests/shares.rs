@@ -33,7 +33,14 @@ fn ru(whole: i64) -> Ru {
 /// A share of so much, of a window that ends in ten seconds.
 fn share(window: u64, ceiling: i64) -> Allowance {
     let resets_in = Span::secs(10);
-    Allowance { window, ceiling: ru(ceiling), amount: ru(100), left: ru(ceiling), resets_in }
+    Allowance {
+        window,
+        ceiling: ru(ceiling),
+        amount: ru(100),
+        left: ru(ceiling),
+        resets_in,
+        length: resets_in,
+    }
 }
 
 fn terms(allowance: Allowance) -> LeaseTerms {
@@ -68,6 +75,43 @@ fn a_share_is_used_until_the_window_ends_on_the_slowest_clock() {
         assert!(node.try_acquire(at(ends_ms - 1), ru(1)).is_ok(), "{drift_ppm} ppm");
         assert!(node.try_acquire(at(ends_ms), ru(1)).is_err(), "{drift_ppm} ppm");
     }
+}
+
+#[test]
+fn a_node_knows_what_is_left_by_the_renewal_that_was_answered_less_what_it_used_since() {
+    let mut node = NodeGroup::new(at(0), NodeConfig::default());
+    assert_eq!(node.state(at(0)).quota, None, "before any answer");
+    let granted = |window, left| Allowance { left: ru(left), ..share(window, 50) };
+    let answer = |node: &mut NodeGroup, ms, seq, allowance| {
+        node.on_grant(at(ms), seq, &Grant::Leased(terms(allowance)));
+        node.state(at(ms)).quota.map(|quota| quota.left)
+    };
+    node.ask(at(0), 1);
+    assert_eq!(answer(&mut node, 1, 1, granted(7, 60)), Some(ru(60)));
+    let running = node.try_acquire(at(2), ru(10)).unwrap();
+    node.ask(at(3), 2);
+    // Admitted before the answer, and nothing that the controller knew of.
+    let late = node.try_acquire(at(4), ru(5)).unwrap();
+    assert_eq!(node.state(at(4)).quota.unwrap().left, ru(45), "by the answer before");
+    assert_eq!(answer(&mut node, 5, 2, granted(7, 30)), Some(ru(25)));
+    node.settle(at(6), running.with(ru(10)), &used(12));
+    node.give_back(at(6), late.with(ru(5)));
+    let known = node.state(at(6)).quota.unwrap();
+    assert_eq!((known.amount, known.left, known.length), (ru(100), ru(28), Span::secs(10)));
+    assert_eq!(known.resets_in, Span(9_987_000), "from when it asked, on the slowest clock");
+    // What was used before a window began does not count in it, what is under way does.
+    node.try_acquire(at(7), ru(3)).unwrap();
+    node.ask(at(8), 3);
+    assert_eq!(answer(&mut node, 9, 3, granted(8, 100)), Some(ru(97)));
+    // Used beyond all, and beyond the window and the lease.
+    node.charge(at(10), &used(200));
+    assert_eq!(node.state(at(10)).quota.unwrap().left, Ru::ZERO);
+    assert_eq!(node.state(at(10_100)).quota, None);
+    node.ask(at(10_200), 4);
+    let short = LeaseTerms { ttl: Span::secs(2), ..terms(granted(9, 100)) };
+    node.on_grant(at(10_200), 4, &Grant::Leased(short));
+    assert!(node.state(at(12_000)).quota.is_some());
+    assert_eq!(node.state(at(12_200)).quota, None);
 }
 
 #[test]

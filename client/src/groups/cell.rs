@@ -33,9 +33,36 @@ pub(crate) struct GroupCell {
     lending: Lending,
     /// Micro-RU in the bucket at the last change under the lock; `i64::MAX` when unlimited.
     remaining: AtomicI64,
-    /// What the controller said last: it has such a group.
-    known: AtomicBool,
+    last_word: LastWord,
     phase: Mutex<Phase>,
+}
+
+/// What the controller said last of a group, for those who do not take its lock.
+pub(crate) struct LastWord {
+    known: AtomicBool,
+    has_quota: AtomicBool,
+}
+
+impl LastWord {
+    fn new(known: bool) -> Self {
+        Self { known: AtomicBool::new(known), has_quota: AtomicBool::new(false) }
+    }
+
+    fn hear(&self, grant: &Grant) {
+        self.known.store(!matches!(grant, Grant::UnknownGroup), Ordering::Relaxed);
+        let has_quota = matches!(grant, Grant::Leased(terms) if terms.allowance.is_some());
+        self.has_quota.store(has_quota, Ordering::Relaxed);
+    }
+
+    /// Whether it has such a group.
+    pub(crate) fn is_known(&self) -> bool {
+        self.known.load(Ordering::Relaxed)
+    }
+
+    /// Whether the group counts in a quota.
+    pub(crate) fn has_quota(&self) -> bool {
+        self.has_quota.load(Ordering::Relaxed)
+    }
 }
 
 impl std::fmt::Debug for GroupCell {
@@ -78,9 +105,9 @@ impl GroupCell {
         known: bool,
         phase: Phase,
     ) -> Arc<Self> {
-        let (known, remaining) = (AtomicBool::new(known), AtomicI64::new(0));
+        let (last_word, remaining) = (LastWord::new(known), AtomicI64::new(0));
         let (lending, phase) = (Lending::default(), Mutex::new(phase));
-        Arc::new(Self { id, name, shared, agenda, lending, remaining, known, phase })
+        Arc::new(Self { id, name, shared, agenda, lending, remaining, last_word, phase })
     }
 
     pub(crate) fn id(&self) -> u64 {
@@ -110,9 +137,9 @@ impl GroupCell {
         self.lending.pay(cost, &self.shared.clock)
     }
 
-    /// Whether the controller, at its last answer, had such a group.
-    pub(crate) fn is_known(&self) -> bool {
-        self.known.load(Ordering::Relaxed)
+    /// What the controller said at its last answer.
+    pub(crate) fn last_word(&self) -> &LastWord {
+        &self.last_word
     }
 
     fn lock(&self) -> MutexGuard<'_, Phase> {
@@ -229,7 +256,7 @@ impl GroupCell {
         let heard = self.if_awake(|state, now| {
             let heard = state.grant(now, slewed, seq, grant, proof);
             if heard == Heard::Applied {
-                self.known.store(!matches!(grant, Grant::UnknownGroup), Ordering::Relaxed);
+                self.last_word.hear(grant);
             }
             heard
         });

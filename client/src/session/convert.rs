@@ -26,8 +26,8 @@ pub(crate) enum GrantError {
     OutOfRange { group: String, field: &'static str, value: i64, max: i64 },
     #[error("grant for group {group}: {field} is {value} us, more than a day")]
     TooLong { group: String, field: &'static str, value: u64 },
-    #[error("grant for group {group}: resets_in_us is {value} us, more than {MAX_WINDOW}")]
-    Window { group: String, value: u64 },
+    #[error("grant for group {group}: {field} is {value} us, more than {MAX_WINDOW}")]
+    Window { group: String, field: &'static str, value: u64 },
     #[error("grant for group {group}: proof of {length} bytes is longer than {MAX_PROOF}")]
     Proof { group: String, length: usize },
     #[error("grant for group {group}: status {status} is not known to this client")]
@@ -161,9 +161,9 @@ impl Fields<'_> {
     }
 
     fn allowance(&self, share: &v1::Allowance) -> Result<Allowance, GrantError> {
-        if share.resets_in_us > MAX_WINDOW.0 {
-            let group = self.0.group.clone();
-            return Err(GrantError::Window { group, value: share.resets_in_us });
+        let windows = [("resets_in_us", share.resets_in_us), ("window_us", share.window_us)];
+        if let Some((field, value)) = windows.into_iter().find(|(_, value)| *value > MAX_WINDOW.0) {
+            return Err(GrantError::Window { group: self.0.group.clone(), field, value });
         }
         Ok(Allowance {
             window: share.window,
@@ -171,6 +171,7 @@ impl Fields<'_> {
             amount: self.ru("amount_micro_ru", share.amount_micro_ru)?,
             left: self.ru("left_micro_ru", share.left_micro_ru)?,
             resets_in: Span(share.resets_in_us),
+            length: Span(share.window_us),
         })
     }
 

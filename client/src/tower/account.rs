@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use http::HeaderMap;
 use tidegate_core::units::Ru;
 use tidegate_core::usage::Usage;
 
 use super::estimate::Estimator;
+use super::{Policy, limit};
 use crate::meter::{CpuTimer, UsageRecorder};
 use crate::permit::Permit;
 
@@ -16,17 +18,19 @@ pub(super) struct Account {
     usage: Usage,
     recorder: UsageRecorder,
     estimator: Arc<Estimator>,
+    tells_limits: bool,
 }
 
 impl Account {
     pub(super) fn open(
         permit: Permit<'static>,
         recorder: UsageRecorder,
-        estimator: Arc<Estimator>,
+        policy: &Policy,
         received: u64,
     ) -> Self {
         let usage = Usage { net_in_bytes: received, ..Usage::default() };
-        Self { permit: Some(permit), usage, recorder, estimator }
+        let Policy { ref estimator, tells_limits, .. } = *policy;
+        Self { permit: Some(permit), usage, recorder, estimator: Arc::clone(estimator), tells_limits }
     }
 
     /// Runs `work` and counts its CPU.
@@ -52,6 +56,15 @@ impl Account {
     /// RU left in this node's bucket of the group.
     pub(super) fn remaining(&self) -> Option<Ru> {
         self.permit.as_ref().and_then(Permit::remaining)
+    }
+
+    /// Writes what is left of the group's quota, if it has one. What the request costs beyond its estimate so far is
+    /// used as well.
+    pub(super) fn write_limits(&self, headers: &mut HeaderMap, charge: Ru) {
+        let Some(permit) = self.permit.as_ref().filter(|_| self.tells_limits) else { return };
+        if let Some(quota) = permit.quota_left(charge) {
+            limit::write(headers, permit.group(), &quota, None);
+        }
     }
 
     /// Settles.

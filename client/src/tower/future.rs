@@ -100,6 +100,7 @@ where
         let (mut parts, body) = response?.into_parts();
         let charge = account.charge_with(body.size_hint().exact().unwrap_or(0));
         reply::charge(&mut parts.headers, charge, account.remaining());
+        account.write_limits(&mut parts.headers, charge);
         Poll::Ready(Ok(Response::from_parts(parts, GovernedBody::served(body, account))))
     }
 }

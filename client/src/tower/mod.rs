@@ -20,12 +20,14 @@
 //!
 //! Headers of the response: `x-ru-charge` is the charge for what was metered until the headers were ready plus the
 //! body's length when that is known; what a streamed body adds is charged, and not in the header. `x-ru-remaining`
-//! is what is left in this node's bucket. Refusals carry `retry-after`; see [`GovernLayer`] for their codes.
+//! is what is left in this node's bucket. Refusals carry `retry-after`; see [`GovernLayer`] for their codes. Answers of
+//! groups with a quota carry `ratelimit-policy` and `ratelimit`, see `limit.rs`.
 
 mod account;
 mod body;
 mod estimate;
 mod future;
+mod limit;
 mod reply;
 mod service;
 
@@ -40,6 +42,7 @@ pub use crate::meter::UsageRecorder;
 pub use body::GovernedBody;
 pub use estimate::Estimate;
 pub use future::Governed;
+pub use limit::{RATE_LIMIT, RATE_LIMIT_POLICY};
 pub use reply::{RETRY_AFTER_MS, X_RU_CHARGE, X_RU_REMAINING};
 pub use service::Govern;
 
@@ -99,6 +102,8 @@ struct Policy {
     otherwise: Option<Arc<str>>,
     estimator: Arc<Estimator>,
     wait: Duration,
+    /// Callers are told what is left of a quota.
+    tells_limits: bool,
 }
 
 impl GovernLayer {
@@ -110,6 +115,7 @@ impl GovernLayer {
             otherwise: None,
             estimator: Arc::new(Estimator::new(Estimate::default())),
             wait: Duration::from_secs(1),
+            tells_limits: true,
         };
         Self { client, policy }
     }
@@ -142,6 +148,14 @@ impl GovernLayer {
     #[must_use]
     pub fn wait(mut self, wait: Duration) -> Self {
         self.policy.wait = wait;
+        self
+    }
+
+    /// Whether answers of groups with a quota say by `ratelimit-policy` and `ratelimit` what is left of it. They do
+    /// unless this is off: callers who must not know how much others use are not told.
+    #[must_use]
+    pub fn rate_limit_headers(mut self, on: bool) -> Self {
+        self.policy.tells_limits = on;
         self
     }
 }

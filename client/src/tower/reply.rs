@@ -71,7 +71,7 @@ impl Denied {
         }
     }
 
-    fn retry_after(&self) -> Option<Duration> {
+    pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused(refused) => refused.retry_after(),
             Self::NoGroup(_) | Self::NoSubject => None,
@@ -130,7 +130,7 @@ fn decimal(ru: Ru) -> HeaderValue {
 }
 
 /// A pause in units of this many nanoseconds, rounded up, at least one.
-fn whole(pause: Duration, unit_ns: u128) -> u64 {
+pub(super) fn whole(pause: Duration, unit_ns: u128) -> u64 {
     u64::try_from(pause.as_nanos().div_ceil(unit_ns)).unwrap_or(u64::MAX).max(1)
 }
 

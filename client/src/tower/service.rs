@@ -1,7 +1,6 @@
 //! The governed service: admit, run, meter, settle.
 
 use std::fmt;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -16,6 +15,7 @@ use super::Policy;
 use super::account::Account;
 use super::body::GovernedBody;
 use super::future::{Governed, Running};
+use super::limit;
 use super::reply::{self, Denied};
 use crate::client::Client;
 use crate::group::Group;
@@ -82,7 +82,14 @@ where
                     let permit = permit.into_owned();
                     start(&mut inner, Request::from_parts(parts, body), &policy, permit).await
                 }
-                Err(refused) => Ok(reply::denied(&Denied::Refused(refused), Some(&group), is_grpc(&parts))),
+                Err(refused) => {
+                    let reason = Denied::Refused(refused);
+                    let mut response = reply::denied(&reason, Some(&group), is_grpc(&parts));
+                    if let Some(quota) = group.quota_left().filter(|_| policy.tells_limits) {
+                        limit::write(response.headers_mut(), group.name(), &quota, reason.retry_after());
+                    }
+                    Ok(response)
+                }
             }
         }))
     }
@@ -120,7 +127,7 @@ where
     let recorder = UsageRecorder::default();
     let received = received(&request);
     request.extensions_mut().insert(recorder.clone());
-    let mut account = Account::open(permit, recorder, Arc::clone(&policy.estimator), received);
+    let mut account = Account::open(permit, recorder, policy, received);
     let running = account.metered(|| inner.call(request));
     Running::new(running, account)
 }

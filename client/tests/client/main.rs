@@ -11,9 +11,13 @@ mod endpoints;
 #[cfg(test)]
 mod fake;
 #[cfg(test)]
+mod fields;
+#[cfg(test)]
 mod grpc;
 #[cfg(test)]
 mod journal;
+#[cfg(test)]
+mod limits;
 #[cfg(test)]
 mod paced;
 #[cfg(test)]

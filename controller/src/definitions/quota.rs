@@ -114,6 +114,15 @@ impl Quota {
             (unix_s - unix_s % length).saturating_add(length)
         })
     }
+
+    /// The length in seconds of the window that `unix_s` is in.
+    pub fn window_length(&self, unix_s: u64) -> u64 {
+        // No window is longer than twice the usual length, so that one begins between this and `unix_s`.
+        let before = unix_s.saturating_sub(2 * self.per.secs().unsigned_abs());
+        let begins = |begin: &u64| Some(self.window_end(*begin)).filter(|next| *next <= unix_s);
+        let begin = std::iter::successors(Some(before), begins).last().unwrap_or(before);
+        self.window_end(begin).saturating_sub(begin)
+    }
 }
 
 impl fmt::Display for Quota {
@@ -346,6 +355,23 @@ mod tests {
     }
 
     #[test]
+    fn a_window_is_as_long_as_from_its_beginning_to_its_end() {
+        for (window, at, length) in [
+            ("minute UTC", 1774738800, 60),
+            ("day Europe/Berlin", 1774738800, 82_800),
+            ("day Europe/Berlin", 1792879200, 90_000),
+            ("month UTC", 1835395199, 29 * 86_400),
+            ("hour Australia/Lord_Howe", 1775313000, 5_400),
+            ("hour Australia/Lord_Howe", 1791041400, 1_800),
+            ("day Pacific/Apia", 1325203200, 86_400),
+            ("day UTC", 0, 86_400),
+            ("month UTC", u64::MAX / 2, 30 * 86_400),
+        ] {
+            assert_eq!(quota(&format!("1 per {window}")).window_length(at), length, "{window} at {at}");
+        }
+    }
+
+    #[test]
     fn no_clock_is_too_far_off() {
         let last = 253_402_300_799;
         for zone in ["UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago", "Europe/Berlin"] {
@@ -385,6 +411,13 @@ mod tests {
             prop_assert!(end > from);
             let within = from + part.index(usize::try_from(end - from).unwrap()) as u64;
             prop_assert_eq!(quota.window_end(within), end, "{} at {}", quota, within);
+            let begin = end.saturating_sub(quota.window_length(within));
+            prop_assert!(begin <= within);
+            // The first windows after 1970 began before it.
+            if begin > 62 * 86_400 {
+                prop_assert_eq!(quota.window_end(begin - 1), begin, "{} at {}", quota, within);
+                prop_assert_eq!(quota.window_end(begin), end, "{} at {}", quota, within);
+            }
             prop_assert!(quota.window_end(end) > end);
             // A month of 31 days, and a day that is not put back by more than a day.
             prop_assert!(end - from <= 32 * 86_400);

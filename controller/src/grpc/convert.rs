@@ -328,6 +328,7 @@ fn allowance_out(share: Allowance) -> v1::Allowance {
         amount_micro_ru: share.amount.0,
         left_micro_ru: share.left.0,
         resets_in_us: share.resets_in.0,
+        window_us: share.length.0,
     }
 }
 

@@ -172,7 +172,8 @@ impl Quotas {
             (window.id, window.is_stored) = (self.newest_id, false);
             let durable = window.next.take().unwrap_or_default();
             let number = window_number(*group, window.id);
-            let opening = Opening { number, ends, durable, ..Opening::default() };
+            let length = window.length();
+            let opening = Opening { number, ends, length, durable, ..Opening::default() };
             engine.open_quota(now, *group, &opening);
         }
         self.find_next_end();
@@ -295,6 +296,11 @@ impl Quotas {
 }
 
 impl Window {
+    /// The length that the calendar gives to the window that ends when this one does.
+    fn length(&self) -> Span {
+        Span::secs(self.quota.window_length(self.ends_unix_s.saturating_sub(1)))
+    }
+
     /// Goes on with a window on disk; if it has ended, with one in which the mark of the next may have been granted. If
     /// it was of another calendar, another begins, in which counts what nodes may still use of that one.
     fn resume(&mut self, now: Time, unix_us: u64, group: GroupId, row: &StoredWindow, engine: &mut Engine) {
@@ -312,6 +318,7 @@ impl Window {
         let opening = Opening {
             number: window_number(group, self.id),
             ends: moment(now, unix_us, self.ends_unix_s),
+            length: self.length(),
             granted,
             lost: mark - used,
             durable: granted,
@@ -397,7 +404,10 @@ mod tests {
             let load = Rate::whole(100);
             let ask = Ask { demand: load, backlog: Ru::whole(90), largest: Ru::whole(1), ..Ask::default() };
             match self.engine.renew(self.now, ClientId(client), GROUP, 1, &ask, None) {
-                Some(Grant::Leased(terms)) => terms.allowance.unwrap().ceiling,
+                Some(Grant::Leased(terms)) => {
+                    assert_eq!(terms.allowance.unwrap().length, Span::secs(60));
+                    terms.allowance.unwrap().ceiling
+                }
                 other => panic!("{other:?}"),
             }
         }

@@ -22,6 +22,7 @@ use budget::{Budget, From, Right};
 pub use dormant::Dormant;
 pub use estimate::{Admitted, Estimate};
 pub use patience::RoundTrip;
+pub use quota::QuotaLeft;
 pub use renewal::Heard;
 
 use crate::demand::Demand;
@@ -133,6 +134,8 @@ pub struct NodeState {
     pub demand: Rate,
     /// Time to the end of the lease.
     pub expires_in: Option<Span>,
+    /// What is known of the group's quota; `None` without one, or without a lease.
+    pub quota: Option<QuotaLeft>,
 }
 
 /// One resource group on one node.
@@ -484,6 +487,7 @@ impl NodeGroup {
     /// A view of the machine.
     pub fn state(&mut self, now: Time) -> NodeState {
         self.budget.advance(now);
+        let lease_end = self.budget.right().expires();
         NodeState {
             lease: self.budget.right().state(),
             shadow: self.budget.right().is_shadow(),
@@ -495,7 +499,8 @@ impl NodeGroup {
             waiting: self.waiters.len(),
             backlog: self.waiters.backlog(),
             demand: self.demand.rate(now),
-            expires_in: self.budget.right().expires().map(|end| end.since(now)),
+            expires_in: lease_end.map(|end| end.since(now)),
+            quota: lease_end.and_then(|_| self.quota.left(now, &self.consumption)),
         }
     }
 }

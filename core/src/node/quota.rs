@@ -8,6 +8,20 @@ use crate::exchange::{Allowance, Spending};
 use crate::units::{MICRO, Ru, RuTotal, Span, Time};
 use crate::usage::Total;
 
+/// What a node knows of its group's quota, for those who call it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QuotaLeft {
+    /// RU for all nodes within the window.
+    pub amount: Ru,
+    /// RU left of it when the controller said so last, less what this node used since, operations under way at their
+    /// estimates. What other nodes used since is not known here.
+    pub left: Ru,
+    /// Time to the next window, on the slowest clock.
+    pub resets_in: Span,
+    /// The length of the window; zero: the controller does not say.
+    pub length: Span,
+}
+
 /// What was used, and may be.
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Quota {
@@ -20,6 +34,10 @@ pub(super) struct Quota {
     running: Ru,
     /// Used when the share was granted.
     used_then: Ru,
+    /// Used as the newest renewal said.
+    told: Ru,
+    /// All that this node may have used when nothing is left for anyone, as far as the newest grant knows.
+    in_reach: Ru,
 }
 
 impl Quota {
@@ -71,13 +89,23 @@ impl Quota {
         (!self.is_none()).then_some(self.until)
     }
 
+    /// What is known of it for callers, until the window ends.
+    pub(super) fn left(&self, now: Time, settled: &Total) -> Option<QuotaLeft> {
+        let Allowance { amount, length, .. } = self.allowance;
+        (!self.is_none() && now < self.until).then(|| {
+            let left = (self.in_reach - self.used(settled)).or_zero().min(amount);
+            QuotaLeft { amount, left, resets_in: self.until.since(now), length }
+        })
+    }
+
     /// What a renewal says.
-    pub(super) fn spending(&self, settled: &Total) -> Spending {
+    pub(super) fn spending(&mut self, settled: &Total) -> Spending {
         match self.is_none() {
             true => Spending::default(),
             false => {
+                self.told = self.used(settled);
                 let Allowance { window, ceiling, .. } = self.allowance;
-                Spending { window, used: self.used(settled), ceiling }
+                Spending { window, used: self.told, ceiling }
             }
         }
     }
@@ -102,12 +130,13 @@ impl Quota {
             return;
         };
         if allowance.window != self.allowance.window {
-            self.base = settled.ru();
+            (self.base, self.told) = (settled.ru(), Ru::ZERO);
         }
         let second = u128::from(MICRO.unsigned_abs());
         let sure = u128::from(allowance.resets_in.0) * second.saturating_sub(u128::from(drift_ppm)) / second;
         self.until = asked.after(Span(u64::try_from(sure).unwrap_or(u64::MAX)));
         self.allowance = allowance;
         self.used_then = self.used(settled);
+        self.in_reach = allowance.left + self.told;
     }
 }

@@ -12,7 +12,8 @@ use tidegate_client::Ru;
 use tidegate_core::engine::{Engine, EngineConfig};
 use tidegate_core::exchange::Grant;
 use tidegate_core::group::{ClientId, GroupId, GroupSpec};
-use tidegate_core::units::Time;
+use tidegate_core::quota::{Opening, window_number};
+use tidegate_core::units::{Span, Time};
 use tidegate_proto::v1;
 use tidegate_proto::v1::client_message::Kind as Said;
 use tidegate_proto::v1::server_message::Kind as Reply;
@@ -35,6 +36,8 @@ pub(crate) struct State {
     pub(crate) engine: Engine,
     groups: BTreeMap<String, GroupId>,
     clients: BTreeMap<(String, u64), ClientId>,
+    /// Windows of quotas that were opened.
+    windows: u32,
     sessions: Vec<(ClientId, Outbound)>,
     watchers: Vec<mpsc::Sender<Result<v1::WatchEvent, Status>>>,
     pub(crate) revision: u64,
@@ -77,6 +80,7 @@ impl Fake {
             engine: Engine::new(Time(0), EngineConfig::default()),
             groups: BTreeMap::new(),
             clients: BTreeMap::new(),
+            windows: 0,
             sessions: Vec::new(),
             watchers: Vec::new(),
             revision: 1,
@@ -124,6 +128,16 @@ impl Fake {
         let id = *state.groups.entry(name.into()).or_insert(GroupId(next));
         state.engine.put_group(now, id, spec).unwrap();
         state.tell(v1::watch_event::Kind::GroupsChanged(v1::GroupsChanged { groups: vec![name.into()] }));
+    }
+
+    /// Opens a window of a group's quota that ends after so long.
+    pub(crate) fn open_quota(&self, name: &str, ends: Span, length: Span) {
+        let mut state = self.state();
+        let (now, group) = (state.now(), state.groups[name]);
+        state.windows += 1;
+        let (number, durable) = (window_number(group, state.windows), Ru::MAX);
+        let opening = Opening { number, ends: now.after(ends), length, durable, ..Opening::default() };
+        state.engine.open_quota(now, group, &opening);
     }
 
     pub(crate) fn remove_group(&self, name: &str) {

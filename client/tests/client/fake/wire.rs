@@ -65,6 +65,7 @@ pub(super) fn grant_entry(group: &str, grant: &Grant) -> v1::GrantEntry {
                 amount_micro_ru: share.amount.0,
                 left_micro_ru: share.left.0,
                 resets_in_us: share.resets_in.0,
+                window_us: share.length.0,
             });
             entry.allowance = allowance.map(Box::new);
             (entry.ack_now, entry.scarce) = (terms.ack_now, terms.scarce);
