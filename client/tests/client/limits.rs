@@ -142,7 +142,7 @@ async fn of_ten(fake: &Fake) -> (Client, Server) {
 #[tokio::test(start_paused = true)]
 async fn each_answer_says_what_is_left_of_a_quota_until_it_is_used_up_and_begins_again() {
     let fake = Fake::new();
-    let (client, server) = of_ten(&fake).await;
+    let (_client, server) = of_ten(&fake).await;
     for left in [7, 4, 1] {
         let (status, headers) = server.get("/3").await;
         assert_eq!(status, StatusCode::OK);
