@@ -12,6 +12,8 @@
 
 pub mod etcd;
 
+pub mod model;
+
 use std::fmt;
 use std::time::Duration;
 
