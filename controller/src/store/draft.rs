@@ -74,6 +74,15 @@ impl Draft {
     /// # Errors
     /// The disk is full, or fails.
     pub fn put(&mut self, rows: &[Row]) -> Result<(), StoreError> {
+        self.write(rows, |table, key| !is_mark(table, key))
+    }
+
+    /// Adds rows, without any exception.
+    pub(super) fn put_all(&mut self, rows: &[Row]) -> Result<(), StoreError> {
+        self.write(rows, |_, _| true)
+    }
+
+    fn write(&mut self, rows: &[Row], belongs: impl Fn(Table, &[u8]) -> bool) -> Result<(), StoreError> {
         let Some(transaction) = &self.transaction else { return Ok(()) };
         // A table is opened once for all consecutive rows of it.
         for rows in rows.chunk_by(|(one, ..), (next, ..)| one == next) {
@@ -82,7 +91,7 @@ impl Draft {
                 let open = transaction.open_table(definition(*table));
                 let mut open = open.map_err(failed("open a table of a copy"))?;
                 let mut written: u64 = 0;
-                for (_, key, value) in rows.iter().filter(|(table, key, _)| !is_mark(*table, key)) {
+                for (_, key, value) in rows.iter().filter(|(table, key, _)| belongs(*table, key)) {
                     open.insert(key.as_slice(), value.as_slice()).map_err(failed("write a row of a copy"))?;
                     written = written.saturating_add(1);
                 }

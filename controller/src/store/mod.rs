@@ -12,6 +12,7 @@ mod note;
 mod opening;
 mod overlay;
 pub mod records;
+pub mod replicated;
 mod seal;
 
 use std::ops::ControlFlow;
@@ -212,6 +213,57 @@ pub enum StoreError {
         /// The operation that failed.
         operation: &'static str,
         /// What is wrong.
+        reason: String,
+    },
+    /// The store that controllers share failed.
+    #[error(
+        "the shared store failed to {operation}: {reason}; check that its members run and can be reached"
+    )]
+    Shared {
+        /// The operation that failed.
+        operation: &'static str,
+        /// The error, with the member that gave it.
+        reason: String,
+    },
+    /// Another controller owns the log.
+    #[error("{by} has taken the log over; stop this process, or start it again to follow")]
+    Deposed {
+        /// The owner found.
+        by: String,
+    },
+    /// The log was not taken over: it has another owner than was seen, or that one lives.
+    #[error("the log was not taken over: {by}; look again")]
+    NotTaken {
+        /// What was found.
+        by: String,
+    },
+    /// The log has a change that the local store failed to take.
+    #[error(
+        "the log and the local store have parted: {reason}; restart the process, which brings the local store up to the log"
+    )]
+    Parted {
+        /// What happened.
+        reason: String,
+    },
+    /// A key of the log holds what no controller of this version writes.
+    #[error(
+        "{key} in the shared store cannot be used: {reason}; use the version that wrote it, or restore the shared store \
+         from a backup"
+    )]
+    Unfit {
+        /// The key.
+        key: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The local store does not belong to the log.
+    #[error("the local store {path} does not belong to the log under {prefix}: {reason}")]
+    Stray {
+        /// The local store.
+        path: String,
+        /// The prefix of the log.
+        prefix: String,
+        /// Why not, and what to do.
         reason: String,
     },
     /// A file to be written exists already.

@@ -48,6 +48,10 @@ pub const META_PROOF_KEY: &[u8] = b"proof_key";
 pub const META_CLEAN: &[u8] = b"clean";
 /// Key of the last commit: the opening of the file that made it, and its number.
 pub const META_COMMIT: &[u8] = b"commit";
+/// Key of the place in the log that a local store has taken.
+pub const META_APPLIED: &[u8] = b"applied";
+/// Key of the cluster whose log a local store follows.
+pub const META_CLUSTER: &[u8] = b"cluster";
 /// Key of the next id of a token.
 pub const META_NEXT_TOKEN: &[u8] = b"next_token";
 /// Key of all tokens of callers, as earlier versions stored them.

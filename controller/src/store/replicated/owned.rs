@@ -1,0 +1,334 @@
+//! The store of the controller that owns the log: it commits to the log first, and then to its local store.
+//!
+//! A segment that nobody answered for is sent again until patience ends. Then the commit has failed, and whether it is
+//! in the log stays open until the next commit asks. That one puts an empty batch under the open number: either it
+//! gets there, and what was open can never happen; or the open bytes are there already, and are applied. So a change
+//! happens at most once, and whatever fills a number ends all other attempts at it.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use tidegate_consensus::{Guard, Step, Transaction};
+
+use super::super::{Batch, Store, StoreError, Table, Visit, VisitAll, Write};
+use super::applied::Applied;
+use super::bytes::LONGEST;
+use super::calls::{Calls, Put, Unwritten};
+use super::checkpoint::Checkpoint;
+use super::follower::Head;
+use super::owner::{Owner, named};
+use super::segment::{Segment, pieces};
+use super::{scope, writing};
+
+/// The store of the log's owner.
+pub struct ReplicatedStore {
+    calls: Calls,
+    local: Arc<dyn Store>,
+    owner: Owner,
+    epoch: u64,
+    /// Lets one checkpoint be written at a time.
+    checkpoints: Mutex<Checkpoints>,
+    turn: Mutex<Turn>,
+    beats: AtomicU64,
+    /// Why nothing may be written any more.
+    ended: OnceLock<StoreError>,
+}
+
+/// The end of the log, which one commit at a time extends.
+#[derive(Debug)]
+struct Turn {
+    head: Head,
+    /// The last segment that the local store has.
+    applied: u64,
+    /// What may be there already, or may yet get there.
+    open: Option<Open>,
+}
+
+/// A segment whose fate is not known.
+#[derive(Debug)]
+struct Open {
+    value: Vec<u8>,
+    second: u64,
+    /// What it makes whole, if it is the last part.
+    batch: Option<Batch>,
+}
+
+#[derive(Debug, Default)]
+struct Checkpoints {
+    /// The last segment in the last one, bytes of the log up to that, and its own.
+    n: u64,
+    logged: u64,
+    size: u64,
+    /// The revision of the store when this owner wrote the last one: by the next, nobody reads anything older.
+    revision: Option<u64>,
+}
+
+impl fmt::Debug for ReplicatedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReplicatedStore").field("owner", &self.owner).field("epoch", &self.epoch).finish()
+    }
+}
+
+impl ReplicatedStore {
+    pub(super) fn new(
+        calls: Calls,
+        local: Arc<dyn Store>,
+        owner: Owner,
+        epoch: u64,
+        (head, applied): (Head, u64),
+        last: Option<Checkpoint>,
+    ) -> Self {
+        let last = last.map_or_else(Checkpoints::default, |last| Checkpoints::after(&last, None));
+        Self {
+            calls,
+            local,
+            owner,
+            epoch,
+            checkpoints: Mutex::new(last),
+            turn: Mutex::new(Turn { head, applied, open: None }),
+            beats: AtomicU64::new(0),
+            ended: OnceLock::new(),
+        }
+    }
+
+    /// The revision at which this controller took the log: later owners have higher ones.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Whether another controller is known to own the log.
+    pub fn is_deposed(&self) -> bool {
+        matches!(self.ended.get(), Some(StoreError::Deposed { .. }))
+    }
+
+    /// Shows that this owner lives, in one attempt.
+    ///
+    /// # Errors
+    /// The log has another owner, or nobody answered: then the beat counts as none.
+    pub fn beat(&self) -> Result<(), StoreError> {
+        self.alive()?;
+        let count = self.beats.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        let keys = &self.calls.keys;
+        let transaction = Transaction {
+            when: vec![Guard::Changed(keys.own(), self.epoch)],
+            then: vec![Step::Put(keys.beat(), count.to_string().into_bytes())],
+            otherwise: vec![Step::Get(keys.own())],
+        };
+        let failed = |error: tidegate_consensus::ConsensusError| StoreError::Shared {
+            operation: "take a beat",
+            reason: error.to_string(),
+        };
+        let outcome = self.calls.once(&transaction).map_err(failed)?;
+        if outcome.held {
+            return Ok(());
+        }
+        let by = named(outcome.found.into_iter().next().flatten().as_ref());
+        self.noted(Err(StoreError::Deposed { by }))
+    }
+
+    /// Marks the log as left in order: nobody needs to wait for this owner, which writes no more.
+    ///
+    /// # Errors
+    /// The log has another owner, or nobody answered.
+    pub fn leave(&self) -> Result<(), StoreError> {
+        let _turn = lock(&self.turn);
+        self.alive()?;
+        let record = Owner { clean: true, ..self.owner.clone() }.record(rand::random());
+        let put = Put { value: &record, seen: self.epoch, head: None };
+        match self.calls.put(self.epoch, &self.calls.keys.own(), &put) {
+            Ok(_) => {}
+            Err(Unwritten::Failed(error)) => return Err(error.told("leave the log")),
+            Err(error) => return self.noted(Err(self.unwritten(error))),
+        }
+        // Nothing else has ended it: it is alive, and this is its turn.
+        let _ =
+            self.ended.set(StoreError::Deposed { by: "nobody, since this controller left it,".to_owned() });
+        Ok(())
+    }
+
+    /// Writes a checkpoint if the log has grown enough since the last, and removes what it makes needless. Returns
+    /// whether it did. Commits go on meanwhile.
+    ///
+    /// # Errors
+    /// The log has another owner, or a store failed. The next call goes on.
+    pub fn checkpoint_if_due(&self) -> Result<bool, StoreError> {
+        let mut last = lock(&self.checkpoints);
+        self.alive()?;
+        let (logged, applied) = {
+            let turn = lock(&self.turn);
+            (turn.head.logged.saturating_sub(last.logged), turn.applied)
+        };
+        // First parts of batches without an end are no change.
+        if applied <= last.n || logged <= last.size.max(self.calls.settings.checkpoint_after) {
+            return Ok(false);
+        }
+        let written = self.noted(writing::write(&self.calls, self.epoch, &*self.local, None))?;
+        let older = last.revision;
+        *last = Checkpoints::after(&written.checkpoint, Some(written.revision));
+        self.noted(writing::remove(&self.calls, self.epoch, &written))?;
+        if let Some(older) = older
+            && let Err(error) = self.calls.compact(older)
+        {
+            // The next one does.
+            tracing::warn!(%error, "the shared store was not compacted");
+        }
+        Ok(true)
+    }
+
+    fn alive(&self) -> Result<(), StoreError> {
+        self.ended.get().map_or(Ok(()), |ended| Err(ended.clone()))
+    }
+
+    /// What was committed can be read, unless the log has more.
+    fn whole(&self) -> Result<(), StoreError> {
+        match self.ended.get() {
+            Some(error @ StoreError::Parted { .. }) => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes an error after which nothing may be written.
+    fn noted<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        if let Err(error @ (StoreError::Deposed { .. } | StoreError::Parted { .. })) = &result
+            && self.ended.set(error.clone()).is_ok()
+        {
+            tracing::error!(%error, epoch = self.epoch, "the log is no longer written");
+        }
+        result
+    }
+
+    /// Puts a segment at the end of the log.
+    fn append(&self, turn: &mut Turn, value: &[u8]) -> Result<(), Unwritten> {
+        let n = turn.head.next;
+        let put = Put { value, seen: 0, head: Some(n) };
+        self.calls.put(self.epoch, &self.calls.keys.segment(n), &put)?;
+        turn.head.advance(value.len());
+        Ok(())
+    }
+
+    /// Learns the fate of a segment that was left open.
+    fn settle(&self, turn: &mut Turn) -> Result<(), StoreError> {
+        let Some(open) = turn.open.take() else { return Ok(()) };
+        let Head { next: n, logged: before } = turn.head;
+        let empty = Segment { n, epoch: self.epoch, part: 0, of: 1, second: open.second, before, piece: &[] };
+        match self.append(turn, &empty.encode()) {
+            Ok(()) => Ok(()),
+            Err(Unwritten::Other(Some(row))) if row.value == open.value => {
+                turn.head.advance(open.value.len());
+                open.batch.map_or(Ok(()), |batch| self.apply(turn, &batch))
+            }
+            Err(error) => {
+                turn.open = Some(open);
+                Err(self.unwritten(error))
+            }
+        }
+    }
+
+    fn unwritten(&self, error: Unwritten) -> StoreError {
+        match error {
+            Unwritten::Deposed(by) => StoreError::Deposed { by },
+            Unwritten::Failed(error) => error.told("log a change"),
+            Unwritten::Other(_) => StoreError::Parted {
+                reason: format!("a segment of epoch {} is not what this controller wrote", self.epoch),
+            },
+        }
+    }
+
+    /// Logs the entries of a batch, in as many segments as it takes.
+    fn log(&self, turn: &mut Turn, entries: &[u8], batch: &[Write]) -> Result<(), StoreError> {
+        let second = self.calls.settings.clock.unix_ms() / 1_000;
+        let pieces = pieces(entries, self.calls.settings.segment);
+        let of = u32::try_from(pieces.len()).unwrap_or(u32::MAX);
+        for (part, piece) in (0..of).zip(pieces) {
+            let Head { next: n, logged: before } = turn.head;
+            let value = Segment { n, epoch: self.epoch, part, of, second, before, piece }.encode();
+            if let Err(error) = self.append(turn, &value) {
+                if matches!(&error, Unwritten::Failed(error) if error.uncertain) {
+                    let batch = (part + 1 == of).then(|| batch.to_vec());
+                    turn.open = Some(Open { value, second, batch });
+                }
+                return Err(self.unwritten(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Commits what is in the log to the local store.
+    fn apply(&self, turn: &mut Turn, batch: &[Write]) -> Result<(), StoreError> {
+        let n = turn.head.next.saturating_sub(1);
+        let applied = Applied { n, epoch: self.epoch, logged: turn.head.logged };
+        let all: Batch = batch.iter().cloned().chain([applied.row()]).collect();
+        self.local.commit(&all).map_err(|error| StoreError::Parted { reason: error.to_string() })?;
+        turn.applied = n;
+        Ok(())
+    }
+}
+
+impl Checkpoints {
+    fn after(last: &Checkpoint, revision: Option<u64>) -> Self {
+        Self { n: last.n, logged: last.logged, size: last.content.size, revision }
+    }
+}
+
+impl Head {
+    /// Goes behind a segment of so many bytes.
+    fn advance(&mut self, bytes: usize) {
+        self.next = self.next.saturating_add(1);
+        self.logged = self.logged.saturating_add(bytes as u64);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Store for ReplicatedStore {
+    fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
+        let mut turn = lock(&self.turn);
+        self.alive()?;
+        let Some(entries) = scope::shared(batch)? else { return self.local.commit(batch) };
+        if entries.len() > LONGEST {
+            let reason = format!("it has {} bytes, at most {LONGEST} go into the log", entries.len());
+            return Err(StoreError::Failed { operation: "log a change", reason });
+        }
+        self.noted(self.settle(&mut turn))?;
+        self.noted(self.log(&mut turn, &entries, batch))?;
+        self.noted(self.apply(&mut turn, batch))
+    }
+
+    fn scan(&self, table: Table, from: &[u8], visit: &mut Visit<'_>) -> Result<(), StoreError> {
+        self.whole()?;
+        self.local.scan(table, from, &mut |key, value| {
+            if scope::is_content(table, key) {
+                visit(key, value)
+            } else {
+                Ok(std::ops::ControlFlow::Continue(()))
+            }
+        })
+    }
+
+    fn get(&self, table: Table, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        self.whole()?;
+        self.local.get(table, keys)
+    }
+
+    fn copy(&self, visit: &mut VisitAll<'_>) -> Result<(), StoreError> {
+        self.whole()?;
+        self.local.copy(&mut |table, key, value| {
+            if scope::is_content(table, key) {
+                visit(table, key, value)
+            } else {
+                Ok(std::ops::ControlFlow::Continue(()))
+            }
+        })
+    }
+
+    fn seal(&self) -> Result<String, StoreError> {
+        self.local.seal()
+    }
+
+    fn break_seal(&self) -> Result<Option<String>, StoreError> {
+        self.local.break_seal()
+    }
+}
