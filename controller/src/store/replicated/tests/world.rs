@@ -35,10 +35,11 @@ impl Draws {
     }
 }
 
+#[expect(clippy::large_enum_variant, reason = "there are three of them")]
 enum Role {
     Down,
     Follows(Follower),
-    Owns(Box<ReplicatedStore>),
+    Owns(ReplicatedStore),
 }
 
 struct Controller {
@@ -182,7 +183,7 @@ impl World {
                 };
                 match follower.take(&seen, &owner(&at.to_string())) {
                     Ok(store) => {
-                        self.controllers[at].role = Role::Owns(Box::new(store));
+                        self.controllers[at].role = Role::Owns(store);
                         return;
                     }
                     Err(not) => {
@@ -232,7 +233,7 @@ impl World {
             // It may have to learn first that a batch is in the log.
             let done = store.commit(&batch).is_ok();
             if done {
-                copies.push(rows(&**store));
+                copies.push(rows(store));
             }
             self.asked.push((batch, done));
         }
