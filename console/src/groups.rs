@@ -8,14 +8,11 @@ use crate::csv;
 use crate::form::Form;
 use crate::frame::{self, Place};
 use crate::link::Link;
+use crate::paging::{self, PAGE};
 use crate::present::{GroupNow, Present};
 use crate::quantity::{grouped, short, span};
 use crate::viewer::Viewer;
 use crate::why::Why;
-
-/// Rows of a page. With half of them people page through a small installation; twice of them are more than anybody
-/// reads, once a second.
-pub const PAGE: usize = 100;
 
 /// A column by which the list is sorted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,8 +90,7 @@ pub struct Groups<'g> {
 impl Groups<'_> {
     /// The address of this view.
     pub fn link(&self) -> Link {
-        let skip = if self.skip == 0 { String::new() } else { self.skip.to_string() };
-        Place::Groups.link().with("q", self.filter).with("sort", self.sort.word()).with("skip", skip)
+        paging::from(Place::Groups.link().with("q", self.filter).with("sort", self.sort.word()), self.skip)
     }
 
     /// The page.
@@ -128,7 +124,7 @@ impl Groups<'_> {
                         th scope="col" { "Share of limit" } th.number scope="col" { "Leases" } } }
                     tbody { @for (depth, group) in shown { (self.row(*depth, group)) } }
                 } }
-                (self.pages(rows.len()))
+                (paging::pages(&self.link(), self.skip, rows.len(), &html! { "; RU/s, totals in RU" }))
             }
         }
     }
@@ -171,20 +167,6 @@ impl Groups<'_> {
                     svg.bar viewBox="0 0 100 8" preserveAspectRatio="none" role="img" aria-label={ (percent) " percent of its limit" } {
                         rect.full[percent >= 95] width=(percent.clamp(0, 100)) height="8" {} } } }
                 td.number { (group.leases) }
-            }
-        }
-    }
-
-    fn pages(&self, rows: usize) -> Markup {
-        let last = rows.min(self.skip.saturating_add(PAGE));
-        html! {
-            nav.pages aria-label="Pages of the list" {
-                @if self.skip > 0 {
-                    @let before = self.skip.saturating_sub(PAGE);
-                    a #before href=(self.link().with("skip", if before == 0 { String::new() } else { before.to_string() })) rel="prev" { "Before" }
-                }
-                span { (grouped(self.skip.saturating_add(1) as u128)) " to " (grouped(last as u128)) " of " (grouped(rows as u128)) "; RU/s, totals in RU" }
-                @if last < rows { a #after href=(self.link().with("skip", last)) rel="next" { "After" } }
             }
         }
     }

@@ -22,6 +22,7 @@ pub mod link;
 pub mod login;
 pub mod nodes;
 pub mod overview;
+pub mod paging;
 pub mod present;
 pub mod prices;
 pub mod quantity;

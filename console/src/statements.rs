@@ -5,6 +5,7 @@ use tidegate_proto::v1;
 
 use crate::frame::{self, Place, form_key};
 use crate::link::Link;
+use crate::paging;
 use crate::quantity::{grouped, moment, short, span};
 use crate::viewer::Viewer;
 use crate::{csv, statement};
@@ -42,6 +43,8 @@ pub struct Statements<'s> {
     pub rows: &'s [v1::StatementRow],
     /// All that there are.
     pub total: usize,
+    /// Rows that were shown on the pages before.
+    pub skip: usize,
     /// Counting since, in Unix milliseconds.
     pub since_unix_ms: u64,
     /// Only of this group; empty for all.
@@ -63,7 +66,7 @@ impl Statements<'_> {
     pub fn link(&self) -> Link {
         let order = if self.order == "ru" { "" } else { self.order };
         let link = Place::Statements.link().with("group", self.group).with("q", self.filter);
-        link.with("sort", order).with(LAST, self.last)
+        paging::from(link.with("sort", order).with(LAST, self.last), self.skip)
     }
 
     /// The page.
@@ -77,11 +80,11 @@ impl Statements<'_> {
                 button type="submit" { "Show" }
                 a href=(self.link().with("as", "csv")) { "CSV" }
             }
-            (ranges(&self.link(), self.last))
+            (ranges(&paging::from(self.link(), 0), self.last))
             @if self.rows.is_empty() { (self.empty()) } @else {
                 (self.table())
-                p.hint { (grouped(self.rows.len() as u128)) " of " (grouped(self.total as u128))
-                    ", counted over all gateways since " (moment(self.since_unix_ms)) "." }
+                @let said = html! { "; counted over all gateways since " (moment(self.since_unix_ms)) };
+                (paging::pages(&self.link(), self.skip, self.total, &said))
             }
             @if viewer.may_see_all { (self.convictions(viewer)) }
         };
@@ -108,7 +111,7 @@ impl Statements<'_> {
                     @for (order, name) in ORDERS {
                         @let is_sorted = order == self.order;
                         th.number scope="col" aria-sort=[is_sorted.then_some("descending")] {
-                            a href=(self.link().with("sort", order)) id={ "sort-" (order) } { (name) }
+                            a href=(paging::from(self.link(), 0).with("sort", order)) id={ "sort-" (order) } { (name) }
                         }
                     }
                 } }
@@ -276,12 +279,17 @@ pub(crate) mod tests {
     }
 
     fn page(may_see_all: bool) -> String {
+        page_from(0, 1, may_see_all)
+    }
+
+    fn page_from(skip: usize, total: usize, may_see_all: bool) -> String {
         let watch =
             v1::Watch { id: 7, group: "shop".to_owned(), text: "watched".to_owned(), ..v1::Watch::default() };
         let rows = [row("select '<script>alert(1)</script>'\u{202e} from t")];
         let statements = Statements {
             rows: &rows,
-            total: 1,
+            total,
+            skip,
             since_unix_ms: 0,
             group: "",
             filter: "",
@@ -306,6 +314,15 @@ pub(crate) mod tests {
                 && text.contains("/console/statements?last=1h&amp;as=csv"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_long_list_comes_in_pages_and_another_order_begins_at_the_first() {
+        let text = page_from(100, 10_000, true);
+        assert!(text.contains("101 to 200 of 10,000"), "{text}");
+        assert!(text.contains("id=\"before\" href=\"/console/statements?last=1h\""), "{text}");
+        assert!(text.contains("id=\"after\" href=\"/console/statements?last=1h&amp;skip=200\""), "{text}");
+        assert!(text.contains("<a href=\"/console/statements?last=1h&amp;sort=calls\""), "{text}");
     }
 
     #[test]

@@ -108,7 +108,7 @@ impl State {
     ) -> Result<Plan<Deleted>, AdminError> {
         let users = self.users(id, name);
         let (moved, moved_count) = (users.names(&self.definitions.catalog), users.count());
-        let mut edits = Vec::new();
+        let (mut edits, mut changes) = (Vec::new(), Vec::new());
         let mut warnings = Vec::new();
         match target {
             None if moved_count > 0 => {
@@ -120,8 +120,10 @@ impl State {
                 if users.principals.len() + users.children.len() > 0 {
                     warnings.extend(self.definitions.generosity(id, name, to, target));
                 }
-                let redefined = self.redefined(&users, target)?.into_iter();
-                edits.extend(redefined.map(|(id, definition)| Edit::PutGroup(id, Box::new(definition))));
+                let redefined = self.redefined(&users, target)?;
+                changes = redefined.iter().filter_map(|(id, after)| self.alteration(*id, after)).collect();
+                let put = |(id, definition)| Edit::PutGroup(id, Box::new(definition));
+                edits.extend(redefined.into_iter().map(put));
                 let principals = users.principals.into_iter();
                 edits.extend(principals.map(|principal| Edit::Bind(principal, target.clone())));
                 edits.extend(users.watches.iter().map(|watch| {
@@ -133,12 +135,14 @@ impl State {
         edits.push(Edit::RemoveGroup(id));
         let before = self.definitions.catalog.get(id).map(json).unwrap_or_default();
         let after = target.map(|target| format!("{{\"moved_to\":\"{target}\"}}")).unwrap_or_default();
-        let change = Change { action: "delete group", subject: name.to_string(), before, after };
-        Ok(Plan {
-            edits,
-            changes: vec![change],
-            reply: Deleted { moved, moved_count, warnings, existed: true },
-        })
+        changes.push(Change { action: "delete group", subject: name.to_string(), before, after });
+        Ok(Plan { edits, changes, reply: Deleted { moved, moved_count, warnings, existed: true } })
+    }
+
+    /// What the log says of a group that is redefined because another one goes.
+    pub(crate) fn alteration(&self, id: GroupId, after: &Definition) -> Option<Change> {
+        let before = self.definitions.catalog.get(id).map(json)?;
+        Some(Change { action: "alter group", subject: after.name.to_string(), before, after: json(after) })
     }
 
     fn users(&self, id: GroupId, name: &GroupName) -> Users {

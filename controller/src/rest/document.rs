@@ -228,7 +228,7 @@ fn parameter_schema(method: &str, name: &str) -> Option<Value> {
         "role" => json!({"enum": ["active", "shadow"]}),
         "order" => one_of(&Order::NAMES),
         "last" => one_of(&Range::NAMES),
-        "resolution" => one_of(&["minute", "hour"]),
+        "resolution" => one_of(&["second", "minute", "hour"]),
         _ => return None,
     })
 }

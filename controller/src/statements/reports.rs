@@ -36,25 +36,27 @@ impl StatementCalls<'_> {
 
     /// The statements of one group or of all, in the order asked for. A long list cuts the templates.
     pub fn list_statements(&self, wish: &v1::ListStatementsRequest) -> Result<StatementList, AdminError> {
-        self.find_statements(wish, "")
+        let most = page_limit(wish.limit, STATEMENT_PAGE, MAX_STATEMENT_PAGE)?;
+        self.find_statements(wish, "", (0, most))
     }
 
-    /// The same of those whose template has this text, whatever its case.
+    /// The same of those whose template has this text, whatever its case; a page that begins behind `skip` others, of
+    /// at most `most`.
     pub(crate) fn find_statements(
         &self,
         wish: &v1::ListStatementsRequest,
         text: &str,
+        (skip, most): (usize, usize),
     ) -> Result<StatementList, AdminError> {
         let text = text.to_lowercase();
         let group = self.known_group(&wish.group)?;
         let order = Order::parse(&wish.order)?;
         let last = Range::parse(&wish.last)?.map(|range| (range, self.service.clock().unix_ms()));
-        let limit = page_limit(wish.limit, STATEMENT_PAGE, MAX_STATEMENT_PAGE)?;
         let seen = self.service.lock().definitions.seen(self.sight);
         let is_wanted = |group: &GroupName, template: &str| {
             seen.has(group) && (text.is_empty() || template.to_lowercase().contains(&text))
         };
-        let mut list = self.service.statistics().list(group.as_ref(), last, (order, limit), is_wanted);
+        let mut list = self.service.statistics().list(group.as_ref(), last, (order, skip, most), is_wanted);
         if self.sight.tenant().is_some() {
             // It counts the rows of all.
             list.evicted = 0;

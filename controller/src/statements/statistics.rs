@@ -307,13 +307,13 @@ impl Statistics {
         self.tick
     }
 
-    /// The first `most` rows of one group, or of all, in this order, with a group and a template that are wanted: all
+    /// The rows from place `skip` on, at most `most`, of one group, or of all, in this order, with a group and a template that are wanted: all
     /// that was counted, or what was reported within a range that ends at a moment.
     pub fn list(
         &self,
         group: Option<&GroupName>,
         last: Option<(Range, u64)>,
-        (order, most): (Order, usize),
+        (order, skip, most): (Order, usize, usize),
         is_wanted: impl Fn(&GroupName, &str) -> bool,
     ) -> StatementList {
         let within = last.map(|(range, unix_ms)| self.recent.within(range, unix_ms));
@@ -330,7 +330,12 @@ impl Statistics {
         // The keys are in order, so that equal rows stay in it.
         found.sort_by_key(|(amount, ..)| std::cmp::Reverse(*amount));
         let total = found.len();
-        let rows = found.into_iter().take(most).map(|(_, key, entry, sums)| row(key, entry, sums)).collect();
+        let rows = found
+            .into_iter()
+            .skip(skip)
+            .take(most)
+            .map(|(_, key, entry, sums)| row(key, entry, sums))
+            .collect();
         let since_unix_ms = within.map_or(0, |within| within.since_unix_ms).max(self.since_unix_ms);
         StatementList { rows, total, evicted: self.evicted, since_unix_ms }
     }
@@ -405,7 +410,7 @@ mod tests {
 
     /// All that was counted.
     fn list(statements: &Statistics, order: Order, most: usize) -> StatementList {
-        statements.list(None, None, (order, most), |_, _| true)
+        statements.list(None, None, (order, 0, most), |_, _| true)
     }
 
     fn listed(statements: &Statistics, order: Order) -> Vec<u64> {
@@ -475,7 +480,7 @@ mod tests {
         assert_eq!(listed(&statements, Order::AverageRu), [2, 1, 3, 4]);
         assert_eq!(listed(&statements, Order::MaxRu), [3, 4, 2, 1]);
         assert_eq!(listed(&statements, Order::Calls), [3, 4, 1, 2]);
-        let of_b = statements.list(Some(&group("b")), None, (Order::Ru, 1), |_, _| true);
+        let of_b = statements.list(Some(&group("b")), None, (Order::Ru, 0, 1), |_, _| true);
         assert_eq!((of_b.rows.len(), of_b.total, of_b.rows[0].fingerprint), (1, 2, Fingerprint(3)));
         assert_eq!(Order::parse("size").unwrap_err().field(), Some("order"));
         for name in Order::NAMES {
@@ -529,7 +534,7 @@ mod tests {
         statements.report(report(1, 1, vec![row("a", 1, calls(5)), row("a", 2, calls(1))]), 30 * HOUR);
         statements.report(report(1, 2, vec![row("a", 1, calls(2)), row("b", 3, calls(4))]), 40 * HOUR);
         let within = |statements: &Statistics, range, now: u64| {
-            let list = statements.list(None, Some((range, now)), (Order::Calls, 10), |_, _| true);
+            let list = statements.list(None, Some((range, now)), (Order::Calls, 0, 10), |_, _| true);
             let rows: Vec<_> = list.rows.iter().map(|row| (row.fingerprint.0, row.sums.calls)).collect();
             (rows, list.total, list.since_unix_ms)
         };

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use tidegate_console::audit::{self as log, Log};
 use tidegate_console::history::Bucket;
+use tidegate_console::paging::PAGE;
 use tidegate_console::prices::Prices;
 use tidegate_console::statement::Statement;
 use tidegate_console::statements::{self, ORDERS, RANGES, Statements};
@@ -22,10 +23,10 @@ use super::visitor::Visitor;
 use super::{Web, reply};
 use crate::error::AdminError;
 use crate::grpc::statement_row;
+use crate::limits::MAX_STATEMENTS;
 use crate::statements::{Range, Sums};
 
-/// Statements of a list, and entries of the log in a CSV.
-const STATEMENTS: u32 = 200;
+/// Entries of the log in a CSV.
 const CSV_ENTRIES: u32 = 1_000;
 /// Verdicts that are listed.
 const RUNAWAYS: u32 = 50;
@@ -72,6 +73,7 @@ pub(super) struct Choice {
     q: String,
     sort: String,
     last: String,
+    skip: usize,
     r#as: String,
 }
 
@@ -94,12 +96,14 @@ pub(super) async fn statements(
         let wish = v1::ListStatementsRequest {
             group: group.to_owned(),
             order: order.to_owned(),
-            limit: STATEMENTS,
+            limit: 0,
             last: last.to_owned(),
         };
-        let list = calls.find_statements(&wish, &choice.q)?;
+        let as_csv = choice.r#as == "csv";
+        let page = if as_csv { (0, MAX_STATEMENTS) } else { (choice.skip, PAGE) };
+        let list = calls.find_statements(&wish, &choice.q, page)?;
         let rows: Vec<_> = list.rows.iter().map(statement_row).collect();
-        if choice.r#as == "csv" {
+        if as_csv {
             return Ok(reply::csv("statements", statements::csv(&rows)));
         }
         let sees = visitor.viewer.may_see_all;
@@ -108,6 +112,7 @@ pub(super) async fn statements(
         let page = Statements {
             rows: &rows,
             total: list.total,
+            skip: choice.skip,
             since_unix_ms: list.since_unix_ms,
             group,
             filter: &choice.q,

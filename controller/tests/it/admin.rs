@@ -131,6 +131,11 @@ async fn used_groups_are_deleted_only_with_a_successor() {
     assert_eq!(resolved.into_inner().group, "wide");
     let child = admin.get_group(v1::GetGroupRequest { name: "child".into() }).await.unwrap().into_inner();
     assert_eq!(child.group.unwrap().parent, "wide");
+    let history = v1::AuditLogRequest { group: "child".into(), ..Default::default() };
+    let entries = admin.audit_log(history).await.unwrap().into_inner().entries;
+    let actions: Vec<_> = entries.iter().map(|entry| entry.action.as_str()).collect();
+    assert_eq!(actions, ["alter group", "create group"], "what a deletion moved is in the log, too");
+    assert!(entries[0].before.contains("\"old\"") && entries[0].after.contains("\"wide\""), "{entries:?}");
 }
 
 #[tokio::test]

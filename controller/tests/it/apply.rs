@@ -231,7 +231,10 @@ async fn several_groups_are_deleted_together_or_not_at_all() {
     };
     apply(&lab, vec![forced("a"), forced("c")]);
     assert_eq!(tree(&lab), BTreeMap::from([("b".into(), "d".into()), ("d".into(), String::new())]));
-    assert_eq!(lab.running.service().definitions().resolve("", "u").unwrap().group.as_str(), "d");
+    let definitions = lab.running.service().definitions();
+    assert_eq!(definitions.resolve("", "u").unwrap().group.as_str(), "d");
+    let log = definitions.audit_log("b", 0, 1).unwrap();
+    assert!(log[0].action == "alter group" && log[0].after.contains("\"d\""), "what was moved: {log:?}");
 }
 
 /// Groups by name, each below one that comes before it in a random order, at most eight deep.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use tidegate_core::group::GroupId;
 
+use crate::definitions::audit::Change;
 use crate::definitions::bindings::Principal;
 use crate::definitions::cost_tables::CostTables;
 use crate::definitions::definition::Definition;
@@ -31,6 +32,8 @@ pub(crate) struct Draft<'s> {
     pub(crate) next_watch: u64,
     /// Number of watches that an operator added.
     pub(crate) manual: usize,
+    /// Groups that are altered because another one is deleted, for the log.
+    pub(crate) altered: Vec<Change>,
 }
 
 impl<'s> Draft<'s> {
@@ -43,6 +46,7 @@ impl<'s> Draft<'s> {
             costs: None,
             next_watch: state.convictions.watches().next_id(),
             manual: state.convictions.watches().iter().filter(|watch| watch.is_manual()).count(),
+            altered: Vec::new(),
             state,
         }
     }

@@ -113,7 +113,8 @@ impl DefinitionCalls<'_> {
             let mut applied = Applied { revision, warnings: planned.warnings, ..Applied::default() };
             let changed = !planned.edits.is_empty();
             let changes = planned.outcomes.iter().filter(|outcome| outcome.done != Done::Unchanged);
-            let changes: Vec<Change> = changes.map(|outcome| outcome.change.clone()).collect();
+            let changes = changes.map(|outcome| outcome.change.clone());
+            let changes: Vec<Change> = planned.altered.into_iter().chain(changes).collect();
             applied.outcomes = planned.outcomes;
             if wish.dry_run || !changed {
                 return Ok(Plan::nothing(applied));

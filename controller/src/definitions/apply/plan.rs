@@ -9,6 +9,7 @@ use tidegate_proto::v1::Prune;
 use super::draft::Draft;
 use super::wanted::Wanted;
 use super::{Faults, Outcome};
+use crate::definitions::audit::Change;
 use crate::definitions::change::Edit;
 use crate::definitions::definition::Definition;
 use crate::error::AdminError;
@@ -20,6 +21,8 @@ use crate::service::State;
 pub(crate) struct Planned {
     pub(crate) edits: Vec<Edit>,
     pub(crate) outcomes: Vec<Outcome>,
+    /// What the log has beside the outcomes.
+    pub(crate) altered: Vec<Change>,
     pub(crate) warnings: Vec<String>,
 }
 
@@ -79,7 +82,8 @@ pub(crate) fn plan(
     bound(&mut warnings);
     let edits = edits(&mut draft);
     let outcomes = outcomes.into_iter().flatten().chain(pruned_outcomes).collect();
-    Ok(Planned { edits, outcomes, warnings })
+    let altered = std::mem::take(&mut draft.altered);
+    Ok(Planned { edits, outcomes, altered, warnings })
 }
 
 /// Checks each group of a step within the whole draft. Groups that the change deletes are still there: the grant engine

@@ -141,6 +141,7 @@ impl Draft<'_> {
                 warnings.extend(self.state.definitions.generosity(id, &name, to, target));
             }
             for (other, definition) in self.state.redefined(&users, target)? {
+                self.altered.extend(self.state.alteration(other, &definition));
                 self.put(other, definition);
             }
             self.bindings.extend(users.principals.into_iter().map(|user| (user, Some(target.clone()))));
