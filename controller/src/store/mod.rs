@@ -245,6 +245,9 @@ pub enum StoreError {
         /// What happened.
         reason: String,
     },
+    /// A definition that was reported as not stored is stored after all.
+    #[error("a change that was reported as failed is in the log; the controller has to load its store again")]
+    Belated,
     /// A key of the log holds what no controller of this version writes.
     #[error(
         "{key} in the shared store cannot be used: {reason}; use the version that wrote it, or restore the shared store \

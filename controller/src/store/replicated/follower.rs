@@ -167,7 +167,7 @@ impl Follower {
         tracing::info!(epoch, next = head.next, "the log is taken over");
         let last = newest(&self.calls)?.map(|(checkpoint, _)| checkpoint);
         let (calls, local, at) = (self.calls.clone(), Arc::clone(&self.local), (head, self.applied.n));
-        Ok(ReplicatedStore::new(calls, local, owner.clone(), epoch, at, last))
+        Ok(ReplicatedStore::new(calls, local, owner.clone(), epoch, at, last, seen.owner.as_ref()))
     }
 
     /// Makes this controller the owner; returns its epoch.

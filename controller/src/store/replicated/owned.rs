@@ -33,6 +33,8 @@ pub struct ReplicatedStore {
     beats: AtomicU64,
     /// Why nothing may be written any more.
     ended: OnceLock<StoreError>,
+    /// The word of the seal that the owner before left behind, if it left the log in order: it is valid once.
+    seal: Mutex<Option<String>>,
 }
 
 /// The end of the log, which one commit at a time extends.
@@ -78,6 +80,7 @@ impl ReplicatedStore {
         epoch: u64,
         (head, applied): (Head, u64),
         last: Option<Checkpoint>,
+        before: Option<&Owner>,
     ) -> Self {
         let last = last.map_or_else(Checkpoints::default, |last| Checkpoints::after(&last, None));
         Self {
@@ -89,6 +92,7 @@ impl ReplicatedStore {
             turn: Mutex::new(Turn { head, applied, open: None }),
             beats: AtomicU64::new(0),
             ended: OnceLock::new(),
+            seal: Mutex::new(before.filter(|before| before.clean).map(seal_of)),
         }
     }
 
@@ -100,6 +104,11 @@ impl ReplicatedStore {
     /// Whether another controller is known to own the log.
     pub fn is_deposed(&self) -> bool {
         matches!(self.ended.get(), Some(StoreError::Deposed { .. }))
+    }
+
+    /// Whether this controller may write nothing any more: another one owns the log, or its local store is behind.
+    pub fn has_ended(&self) -> bool {
+        self.ended.get().is_some()
     }
 
     /// Shows that this owner lives, in one attempt.
@@ -190,7 +199,8 @@ impl ReplicatedStore {
 
     /// Notes an error after which nothing may be written.
     fn noted<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
-        if let Err(error @ (StoreError::Deposed { .. } | StoreError::Parted { .. })) = &result
+        if let Err(error @ (StoreError::Deposed { .. } | StoreError::Parted { .. } | StoreError::Belated)) =
+            &result
             && self.ended.set(error.clone()).is_ok()
         {
             tracing::error!(%error, epoch = self.epoch, "the log is no longer written");
@@ -216,7 +226,14 @@ impl ReplicatedStore {
             Ok(()) => Ok(()),
             Err(Unwritten::Other(Some(row))) if row.value == open.value => {
                 turn.head.advance(open.value.len());
-                open.batch.map_or(Ok(()), |batch| self.apply(turn, &batch))
+                let Some(batch) = open.batch else { return Ok(()) };
+                self.apply(turn, &batch)?;
+                // What was told to have failed is stored after all. Consumption is stored as totals, newer ones over it;
+                // but the rooms that define do not know of these.
+                if batch.iter().any(scope::defines) {
+                    return Err(StoreError::Belated);
+                }
+                Ok(())
             }
             Err(error) => {
                 turn.open = Some(open);
@@ -279,6 +296,11 @@ impl Head {
     }
 }
 
+/// The word of the seal of an owner.
+fn seal_of(owner: &Owner) -> String {
+    format!("left by {:016x}", owner.instance)
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -324,11 +346,12 @@ impl Store for ReplicatedStore {
         })
     }
 
+    /// The record of an owner that leaves the log is the seal: the next owner replaces it as it takes the log.
     fn seal(&self) -> Result<String, StoreError> {
-        self.local.seal()
+        Ok(seal_of(&self.owner))
     }
 
     fn break_seal(&self) -> Result<Option<String>, StoreError> {
-        self.local.break_seal()
+        Ok(lock(&self.seal).take())
     }
 }

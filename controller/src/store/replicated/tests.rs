@@ -57,7 +57,7 @@ fn put(table: Table, key: &[u8], value: &[u8]) -> Write {
 
 /// Makes the changes of a batch that are in a log.
 fn change(rows: &mut Rows, batch: &[Write]) {
-    for write in batch.iter().filter(|write| scope::code(write.table()).is_some()).cloned() {
+    for write in batch.iter().cloned() {
         match write {
             Write::Put(table, key, value) => drop(rows.insert((table, key), value)),
             Write::Delete(table, key) => drop(rows.remove(&(table, key))),

@@ -10,7 +10,7 @@ use super::super::keys::Keys;
 use super::memory::Memory;
 use super::*;
 use crate::service::{Service, ServiceConfig};
-use crate::store::records::META_CLEAN;
+use crate::store::records::{META_CLEAN, META_COMMIT};
 
 fn model() -> Arc<Model> {
     Arc::default()
@@ -32,7 +32,11 @@ fn group(key: &str) -> Vec<Write> {
 }
 
 fn groups(store: &dyn Store) -> Vec<String> {
-    let keys = rows(store).into_keys().filter(|(table, _)| *table == Table::Groups);
+    keys(store, Table::Groups)
+}
+
+fn keys(store: &dyn Store, of: Table) -> Vec<String> {
+    let keys = rows(store).into_keys().filter(|(table, _)| *table == of);
     keys.map(|(_, key)| String::from_utf8(key).unwrap()).collect()
 }
 
@@ -89,6 +93,7 @@ fn impatient(model: &Arc<Model>, place: &Arc<Memory>) -> ReplicatedStore {
 
 #[test]
 fn what_nobody_answered_for_is_settled_before_the_next_batch() {
+    let one = |key: &str| vec![put(Table::Ledger, key.as_bytes(), b"1")];
     for (fault, deliver, expected) in [
         (Fault::Lost, false, ["open", "z"].as_slice()),
         (Fault::Late, true, &["open", "z"]),
@@ -98,19 +103,32 @@ fn what_nobody_answered_for_is_settled_before_the_next_batch() {
         let (model, place) = (model(), Memory::new());
         let store = impatient(&model, &place);
         model.plan([Some(fault)]);
-        let error = store.commit(&group("open")).unwrap_err();
+        let error = store.commit(&one("open")).unwrap_err();
         assert!(error.to_string().contains("log a change: no answer of the model"), "{error}");
-        assert!(groups(&store).is_empty(), "nothing says that it happened");
+        assert!(keys(&store, Table::Ledger).is_empty(), "nothing says that it happened");
         assert!(!deliver || model.deliver(0));
         // Nor is it settled by a commit that nobody answers for.
         model.plan([Some(Fault::Away)]);
-        assert!(store.commit(&group("y")).is_err());
-        store.commit(&group("z")).unwrap();
+        assert!(store.commit(&one("y")).is_err());
+        store.commit(&one("z")).unwrap();
         model.deliver(0);
-        assert_eq!(groups(&store), expected, "{fault:?} {deliver}");
+        assert_eq!(keys(&store, Table::Ledger), expected, "{fault:?} {deliver}");
         assert_eq!(numbers(&model), [1, 2]);
         assert_eq!(afresh(&model), rows(&store), "{fault:?} {deliver}");
     }
+}
+
+#[test]
+fn a_definition_that_was_reported_as_failed_and_is_there_ends_the_store() {
+    let (model, place) = (model(), Memory::new());
+    let store = impatient(&model, &place);
+    model.plan([Some(Fault::Lost)]);
+    store.commit(&group("open")).unwrap_err();
+    let belated = store.commit(&group("z")).unwrap_err();
+    assert!(belated.to_string().contains("reported as failed"), "{belated}");
+    assert!(store.has_ended() && !store.is_deposed() && store.beat().is_err());
+    assert_eq!(groups(&store), ["open"], "a controller that loads it again knows of it");
+    assert_eq!(afresh(&model), rows(&store));
 }
 
 #[test]
@@ -252,11 +270,9 @@ fn rows_of_one_file_stay_out_of_the_log_and_its_marks_out_of_sight() {
     let (model, place) = (model(), Memory::new());
     let store = taken(&model, &place, "a");
     let before = model.revision();
-    store
-        .commit(&[put(Table::Minutes, b"m", b"1"), Write::DeleteBelow(Table::Hours, b"z".to_vec())])
-        .unwrap();
+    store.commit(&[put(Table::Meta, META_COMMIT, b"1")]).unwrap();
     assert_eq!(model.revision(), before);
-    store.commit(&[put(Table::Minutes, b"n", b"1"), put(Table::Groups, b"g", b"1")]).unwrap();
+    store.commit(&[put(Table::Meta, META_COMMIT, b"2"), put(Table::Groups, b"g", b"1")]).unwrap();
     let mut meta = Vec::new();
     let all = &mut |table, key: &[u8], _: &[u8]| {
         meta.extend((table == Table::Meta).then(|| key.to_vec()));
@@ -264,8 +280,6 @@ fn rows_of_one_file_stay_out_of_the_log_and_its_marks_out_of_sight() {
     };
     store.copy(all).unwrap();
     assert_eq!(meta, [b"format"]);
-    let minutes = store.get(Table::Minutes, &[b"m".to_vec(), b"n".to_vec()]).unwrap();
-    assert!(minutes.iter().all(Option::is_some));
     assert_eq!(afresh(&model).len(), 1);
 }
 

@@ -106,7 +106,10 @@ impl World {
     /// Checks an error: it is one that faults explain.
     fn explained(&self, at: usize, error: &StoreError) {
         let explained = match error {
-            StoreError::Shared { .. } | StoreError::Deposed { .. } | StoreError::NotTaken { .. } => true,
+            StoreError::Shared { .. }
+            | StoreError::Deposed { .. }
+            | StoreError::NotTaken { .. }
+            | StoreError::Belated => true,
             StoreError::Parted { .. } | StoreError::Failed { .. } => self.controllers[at].failed,
             _ => false,
         };
@@ -213,7 +216,7 @@ impl World {
             }
         };
         let Err(error) = tried else { return false };
-        let ended = matches!(error, StoreError::Deposed { .. } | StoreError::Parted { .. });
+        let ended = store.has_ended();
         assert!(!ended || store.commit(&self.batch()).is_err(), "seed {}: it ended, and writes", self.seed);
         self.explained(at, &error);
         ended
