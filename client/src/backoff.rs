@@ -1,4 +1,5 @@
-//! Pauses between attempts to reach a controller: exponential with full jitter, 50 ms to 5 s.
+//! Pauses between attempts to reach a controller: exponential with full jitter, 50 ms to 5 s. With several endpoints a
+//! pause grows once for each round of them: all but one refuse in a healthy cluster, which is no failure of theirs.
 //!
 //! *Source*: the AWS Architecture Blog, "Exponential Backoff And Jitter"; full jitter spreads a fleet that lost its
 //! controller at one moment.
@@ -15,16 +16,24 @@ const FIRST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// Counts failures in a row.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Backoff {
     failures: u32,
+    /// Attempts of a round.
+    endpoints: u32,
 }
 
 impl Backoff {
+    /// No failure yet, of so many endpoints.
+    pub(crate) fn of(endpoints: usize) -> Self {
+        Self { failures: 0, endpoints: u32::try_from(endpoints).unwrap_or(u32::MAX).max(1) }
+    }
+
     /// The pause after one more failure.
     pub(crate) fn pause(&mut self) -> Duration {
+        let rounds = self.failures / self.endpoints;
         let ceiling =
-            FIRST.saturating_mul(1_u32.checked_shl(self.failures.min(16)).unwrap_or(u32::MAX)).min(LONGEST);
+            FIRST.saturating_mul(1_u32.checked_shl(rounds.min(16)).unwrap_or(u32::MAX)).min(LONGEST);
         self.failures = self.failures.saturating_add(1);
         rand::random_range(Duration::ZERO..=ceiling)
     }
@@ -43,7 +52,7 @@ mod tests {
 
     #[test]
     fn pauses_grow_to_the_longest_and_start_over_after_success() {
-        let mut backoff = Backoff::default();
+        let mut backoff = Backoff::of(1);
         for failure in 0..100 {
             let ceiling = FIRST.saturating_mul(1 << failure.min(16)).min(LONGEST);
             assert!(backoff.pause() <= ceiling);
@@ -52,5 +61,13 @@ mod tests {
         assert!(backoff.pause() <= FIRST);
         backoff.lasted(Span::millis(10));
         assert_eq!(backoff.failures, 1);
+    }
+    #[test]
+    fn a_round_of_endpoints_counts_as_one_failure() {
+        let mut backoff = Backoff::of(3);
+        for attempt in 0..30_u32 {
+            let ceiling = FIRST.saturating_mul(1 << (attempt / 3).min(16)).min(LONGEST);
+            assert!(backoff.pause() <= ceiling, "attempt {attempt}");
+        }
     }
 }

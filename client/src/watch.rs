@@ -24,7 +24,7 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs until the client ends.
 pub(crate) async fn run(hub: Arc<Hub>, transport: Arc<dyn Transport>, endpoints: Vec<String>) {
-    let mut backoff = Backoff::default();
+    let mut backoff = Backoff::of(endpoints.len());
     for endpoint in endpoints.iter().cycle() {
         let request = v1::WatchRequest {
             have_revision: *hub.revision.borrow(),

@@ -132,7 +132,7 @@ impl Session {
 
     /// Runs until the client ends.
     pub(crate) async fn run(mut self) {
-        let mut backoff = Backoff::default();
+        let mut backoff = Backoff::of(self.endpoints.len());
         let mut turn = 0_usize;
         loop {
             let place = turn.checked_rem(self.endpoints.len()).unwrap_or_default();
