@@ -8,6 +8,7 @@ pub mod alarms;
 mod answers;
 pub mod check;
 pub mod clock;
+mod cluster;
 pub mod config;
 pub mod definitions;
 pub mod error;
@@ -34,6 +35,7 @@ pub mod statements;
 pub mod store;
 mod web;
 
+pub use cluster::{EndError, Member};
 pub use config::{Config, ConfigError};
 pub use definitions::{audit, bindings, definition, group_fields, quota};
 pub use server::{Controller, Running, StartError, StopError};

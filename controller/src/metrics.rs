@@ -130,6 +130,8 @@ pub struct Metrics {
     pub apart: Counter,
     /// Leadership epoch.
     pub epoch: Gauge,
+    /// 1 unless this is a standby.
+    pub leads: Gauge,
     /// Times that a node had seen a controller that the store does not know.
     pub set_back: Counter,
     /// Controllers on copies of the store that ran at the same time.
@@ -234,6 +236,7 @@ impl Metrics {
             self.silent.clone(),
         );
         registry.register("epoch", "Leadership epoch", self.epoch.clone());
+        registry.register("leads", "1 for the controller that leads, 0 for a standby", self.leads.clone());
         registry.register(
             "set_back",
             "Times nodes had seen a controller that the store does not know: it is a copy or was set back",

@@ -77,6 +77,14 @@ pub fn client_id(text: &str) -> Result<String, NameError> {
     Err(NameError { text: cut(text), kind: "client id", alphabet: "[A-Za-z0-9._-]" })
 }
 
+/// Checks the name of a controller in a cluster.
+pub fn controller_name(text: &str) -> Result<String, NameError> {
+    if fits(text, b"._-") {
+        return Ok(text.to_owned());
+    }
+    Err(NameError { text: cut(text), kind: "name of a controller", alphabet: "[A-Za-z0-9._-]" })
+}
+
 fn fits(text: &str, others: &[u8]) -> bool {
     (1..=MAX_NAME).contains(&text.len())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || others.contains(&b))

@@ -11,6 +11,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use axum::Router;
+use tidegate_consensus::etcd::EtcdError;
 use tidegate_core::engine::EngineConfig;
 use tidegate_core::units::Span;
 use tidegate_listener::{BACKLOG, Bodies, Door, Failures, Hosts, PROTOCOLS, Surface, Upkeep};
@@ -71,6 +72,9 @@ pub enum StartError {
     /// Certificate, key or trust of the listeners cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// The shared store of a cluster cannot be used.
+    #[error(transparent)]
+    Etcd(#[from] EtcdError),
     /// A webhook cannot be used.
     #[error("{0}")]
     Webhook(String),
@@ -140,8 +144,18 @@ impl Controller {
         store: Arc<dyn Store>,
         clock: Clock,
     ) -> Result<Running, StartError> {
-        check(&config)?;
         let settings = settings(&config);
+        Self::begin(config, store, clock, settings).await
+    }
+
+    /// The same with settings of the service that the configuration does not have.
+    pub(crate) async fn begin(
+        config: Config,
+        store: Arc<dyn Store>,
+        clock: Clock,
+        settings: ServiceConfig,
+    ) -> Result<Running, StartError> {
+        check(&config)?;
         let is_guarded = config.authentication() == Authentication::Required;
         let by_tokens = is_guarded && config.certifies_nobody() && !config.provides_admins();
         let tls = config.tls.map(|files| Server::load(files, &PROTOCOLS)).transpose()?;
@@ -233,10 +247,14 @@ impl Running {
         Ok(())
     }
 
-    /// Stops as a crash would: nothing is saved, the next start recovers. For tests of that.
+    /// Stops as a crash would: nothing is saved, the next start recovers. For a leader that lost its log, and for tests.
     pub async fn abort(mut self) {
         self.stopping.send_replace(true);
         self.servers.iter().chain(&self.telling).for_each(JoinHandle::abort);
+        for server in &mut self.servers {
+            // It was cut off; then its address is free.
+            let _ = server.await;
+        }
         self.wind_up().await;
     }
 
@@ -277,18 +295,18 @@ impl Drop for Running {
 }
 
 /// The settings, and the small files that they name.
-fn check(config: &Config) -> Result<(), StartError> {
+pub(crate) fn check(config: &Config) -> Result<(), StartError> {
     config.check().map_err(StartError::Config)?;
     config.alarms.check_secrets().map_err(StartError::Webhook)?;
     Ok(config.traces.as_ref().map_or(Ok(()), TraceSettings::check_headers)?)
 }
 
-fn settings(config: &Config) -> ServiceConfig {
+pub(crate) fn settings(config: &Config) -> ServiceConfig {
     let engine = EngineConfig { drift_ppm: config.drift_ppm, margin: config.margin };
-    ServiceConfig { capacity: config.capacity, engine, fence: config.fence, instance: None }
+    ServiceConfig { capacity: config.capacity, engine, fence: config.fence, ..ServiceConfig::default() }
 }
 
-fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
+pub(crate) fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
     tidegate_listener::open(address, BACKLOG).map_err(|reason| StartError::Listen { key, address, reason })
 }
 

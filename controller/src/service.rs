@@ -68,6 +68,21 @@ pub struct ServiceConfig {
     /// The number of this start, by which controllers on copies of one store tell each other apart; `None`: random. A
     /// simulation that repeats a run sets it.
     pub instance: Option<u64>,
+    /// How this controller came to its store.
+    pub succession: Succession,
+}
+
+/// How a controller comes to its store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Succession {
+    /// Its machine has the store to itself: a predecessor on another machine may still be granting.
+    #[default]
+    Alone,
+    /// It took the store over within a cluster, whose beats keep its fence open.
+    Cluster {
+        /// Whether the predecessor is silent by now: it counted as dead, or resigned.
+        silent: bool,
+    },
 }
 
 /// The controller without its listeners.

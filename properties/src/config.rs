@@ -156,6 +156,34 @@ fn traces(config: &Config) -> String {
     )
 }
 
+/// The settings of a cluster as lines of a file.
+fn cluster(config: &Config) -> String {
+    let Some(cluster) = &config.cluster else { return String::new() };
+    let etcd = cluster.etcd.written();
+    let line = |key: &str, text: Option<&str>| {
+        text.map_or(String::new(), |text| format!("{key} = {}\n", quoted(text)))
+    };
+    let path = |key: &str, path: Option<&Path>| {
+        line(key, path.map(|path| path.to_str().expect("a path from a text")))
+    };
+    let endpoints: Vec<String> = etcd.endpoints.iter().map(|endpoint| quoted(endpoint).to_string()).collect();
+    format!(
+        "etcd_endpoints = [{}]\ncluster_name = {}\ncluster_prefix = {}\ncluster_seed = {}\n\
+         etcd_plaintext_off_loopback = {}\n{}{}{}{}{}{}",
+        endpoints.join(", "),
+        quoted(&cluster.name),
+        quoted(&cluster.prefix),
+        cluster.seed,
+        etcd.plaintext,
+        line("cluster_address", cluster.address.as_deref()),
+        path("etcd_ca", etcd.ca.as_deref()),
+        path("etcd_cert", etcd.cert.as_deref()),
+        path("etcd_key", etcd.key.as_deref()),
+        line("etcd_user", etcd.user.as_deref()),
+        path("etcd_password_file", etcd.password_file.as_deref()),
+    )
+}
+
 /// The configuration as a file.
 fn written(config: &Config) -> String {
     let store = config.store.to_str().expect("a path from a text");
@@ -167,12 +195,12 @@ fn written(config: &Config) -> String {
         "alarm_throttled_for = \"{}us\"\nalarm_resolved_after = \"{}us\"\nalarm_quota_percent = {quota_percent}\n",
         throttled_for.0, resolved_after.0
     );
-    let traces = traces(config);
+    let (traces, cluster) = (traces(config), cluster(config));
     let webhooks: String = config.alarms.webhooks.iter().map(webhook).collect();
     let fence = config.fence.map_or(String::new(), |span| format!("fence = \"{}us\"\n", span.0));
     format!(
         "store = {}\n{tls}{access}plaintext_off_loopback = {}\ngrpc_listen = \"{}\"\nhttp_listen = \"{}\"\nallow_remote = {}\ncapacity = \"{capacity}\"\n\
-         drift_ppm = {}\nmargin = \"{}us\"\n{fence}{alarms}{traces}{rules}{webhooks}",
+         drift_ppm = {}\nmargin = \"{}us\"\n{fence}{alarms}{traces}{cluster}{rules}{webhooks}",
         toml::Value::from(store),
         config.plaintext_off_loopback,
         config.grpc_listen,

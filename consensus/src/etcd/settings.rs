@@ -8,6 +8,8 @@ use tidegate_tls::{Address, AddressError, ClientFiles, Material, TlsError, trust
 /// Members: etcd advises at most seven. With a list that is far longer, a call that has to find the one member that
 /// lives takes too many tries.
 const MOST_MEMBERS: usize = 16;
+/// Characters of a wrong address that an error quotes: enough to find it by.
+const QUOTED: usize = 60;
 /// Bytes of a password. etcd looks at no more than 72 of them; a file with far more is a wrong one.
 const MOST_PASSWORD: usize = 1_024;
 
@@ -68,6 +70,7 @@ pub struct EtcdSettings {
     pub(super) members: Vec<Address>,
     pub(super) files: ClientFiles,
     pub(super) login: Option<Login>,
+    plaintext: bool,
 }
 
 /// A user, and the file of the password. It is read for each login, so that another one counts from the next one on.
@@ -75,6 +78,20 @@ pub struct EtcdSettings {
 pub(super) struct Login {
     pub(super) user: String,
     pub(super) password_file: PathBuf,
+}
+
+impl EtcdError {
+    /// The setting at fault, and what is wrong with it.
+    pub fn parts(&self) -> (&'static str, String) {
+        let key = match self {
+            Self::Endpoints(_) | Self::Thread(_) => "etcd_endpoints",
+            Self::Idle { key, .. } | Self::File { key, .. } => key,
+            Self::User => "etcd_user",
+        };
+        let text = self.to_string();
+        let message = text.strip_prefix(key).and_then(|rest| rest.strip_prefix(": "));
+        (key, message.unwrap_or(&text).to_owned())
+    }
 }
 
 impl Written {
@@ -110,11 +127,27 @@ impl Written {
             }
             (None, Some(_)) => return idle("etcd_password_file", "etcd_user", "name the user there"),
         };
-        Ok(EtcdSettings { members, files: ClientFiles { authorities: self.ca, identity }, login })
+        let files = ClientFiles { authorities: self.ca, identity };
+        Ok(EtcdSettings { members, files, login, plaintext: self.plaintext })
     }
 }
 
 impl EtcdSettings {
+    /// The settings as they may be written.
+    pub fn written(&self) -> Written {
+        let (cert, key) = self.files.identity.clone().unzip();
+        let (user, password_file) = self.login.clone().map(|login| (login.user, login.password_file)).unzip();
+        Written {
+            endpoints: self.members.iter().map(ToString::to_string).collect(),
+            ca: self.files.authorities.clone(),
+            cert,
+            key,
+            user,
+            password_file,
+            plaintext: self.plaintext,
+        }
+    }
+
     /// Checks the files, which blocks.
     ///
     /// # Errors
@@ -143,15 +176,21 @@ fn members(endpoints: &[String], plaintext: bool) -> Result<Vec<Address>, EtcdEr
     for text in endpoints {
         let address = member(text, plaintext).map_err(|said| {
             // It may hold a password.
-            let shown = if text.contains('@') { "an address".to_owned() } else { format!("{text:?}") };
+            let shown = if text.contains('@') { "an address".to_owned() } else { quoted(text) };
             wrong(format!("{shown} {said}"))
         })?;
         if !seen.insert(address.to_string()) {
-            return Err(wrong(format!("{text:?} is there twice; name each member once")));
+            return Err(wrong(format!("{} is there twice; name each member once", quoted(text))));
         }
         members.push(address);
     }
     Ok(members)
+}
+
+/// A text in quotes, cut to what a person reads.
+fn quoted(text: &str) -> String {
+    let cut: String = text.chars().take(QUOTED).collect();
+    if cut.len() < text.len() { format!("{cut:?}…") } else { format!("{text:?}") }
 }
 
 /// The address of a member, or what is wrong with it.

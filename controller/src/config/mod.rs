@@ -6,6 +6,7 @@
 
 mod access;
 mod alarms;
+mod cluster;
 mod provider;
 mod reader;
 mod tls;
@@ -19,6 +20,7 @@ use tidegate_tls::{Clients, ServerFiles};
 use tidegate_traces::TraceSettings;
 
 pub use access::{Access, Authentication};
+pub use cluster::ClusterSettings;
 
 use crate::alarms::AlarmSettings;
 use crate::identity::Role;
@@ -36,6 +38,9 @@ const MAX_DRIFT_PPM: u32 = 100_000;
 const MAX_MARGIN: Span = Span::secs(60);
 /// Range of the fence: at least two commits of a busy disk, at most as long as anyone waits for a successor.
 const FENCE: (Span, Span) = (Span::secs(1), Span::secs(60));
+/// The fence of a cluster: a successor waits for it, and leases of five seconds have to outlast the change. Five beats
+/// fit into it; half of it would be over when a member of etcd that leads is replaced.
+pub const FENCE_OF_A_CLUSTER: Span = Span::secs(1);
 
 /// Settings of a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +74,8 @@ pub struct Config {
     pub alarms: AlarmSettings,
     /// Where spans are sent; `None`: there are none.
     pub traces: Option<TraceSettings>,
+    /// The controllers that this one shares its log with; `None`: it is alone.
+    pub cluster: Option<ClusterSettings>,
 }
 
 impl Default for Config {
@@ -89,6 +96,7 @@ impl Default for Config {
             fence: None,
             alarms: AlarmSettings::default(),
             traces: None,
+            cluster: None,
         }
     }
 }
@@ -126,7 +134,10 @@ impl Config {
         })?;
         let mut reader = Reader::new(table);
         let defaults = Self::default();
+        let cluster = cluster::cluster(&mut reader);
+        let fence = cluster.is_some().then_some(FENCE_OF_A_CLUSTER);
         let config = Self {
+            cluster,
             store: reader.path("store").unwrap_or(defaults.store),
             grpc_listen: reader.address("grpc_listen").unwrap_or(defaults.grpc_listen),
             http_listen: reader.address("http_listen").unwrap_or(defaults.http_listen),
@@ -140,7 +151,7 @@ impl Config {
             capacity: reader.limit("capacity").unwrap_or(defaults.capacity),
             drift_ppm: reader.number("drift_ppm", 0, MAX_DRIFT_PPM).unwrap_or(defaults.drift_ppm),
             margin: reader.span("margin", Span(0), MAX_MARGIN).unwrap_or(defaults.margin),
-            fence: reader.span("fence", FENCE.0, FENCE.1).or(defaults.fence),
+            fence: reader.span("fence", FENCE.0, FENCE.1).or(fence),
             alarms: alarms::alarms(&mut reader),
             traces: traces::traces(&mut reader),
         };
@@ -304,6 +315,7 @@ mod tests {
             fence: Some(Span::secs(2)),
             alarms: AlarmSettings::default(),
             traces: None,
+            cluster: None,
         };
         assert_eq!(config, expected);
     }

@@ -93,6 +93,44 @@ impl Reader {
         }
     }
 
+    /// A text that is not empty.
+    pub(super) fn line(&mut self, key: &'static str) -> Option<String> {
+        let text = self.text(key, "a text in quotes")?;
+        self.checked(
+            key,
+            if text.is_empty() { Err("is empty; write one, or leave it out") } else { Ok(text) },
+        )
+    }
+
+    /// A name that passes a check.
+    pub(super) fn named<E: ToString>(
+        &mut self,
+        key: &'static str,
+        check: impl Fn(&str) -> Result<String, E>,
+    ) -> Option<String> {
+        let text = self.text(key, "a name in quotes")?;
+        self.checked(key, check(&text))
+    }
+
+    /// Texts, as they are written.
+    pub(super) fn texts(&mut self, key: &'static str, expected: &str) -> Option<Vec<String>> {
+        let values = match self.take(key)? {
+            Value::Array(values) => values,
+            other => return self.checked(key, Err(mismatch(&other, expected))),
+        };
+        let texts = values.into_iter().map(|value| match value {
+            Value::String(text) => Ok(text),
+            other => Err(mismatch(&other, expected)),
+        });
+        let texts: Result<Vec<String>, String> = texts.collect();
+        self.checked(key, texts)
+    }
+
+    /// Whether this setting was refused.
+    pub(super) fn has_refused(&self, of: &str) -> bool {
+        self.errors.iter().any(|error| matches!(error, ConfigError::Value { key, .. } if *key == of))
+    }
+
     /// Refuses a setting because of others.
     pub(super) fn refuse(&mut self, key: &'static str, message: &str) {
         self.errors.push(ConfigError::Value { key, message: message.to_owned() });

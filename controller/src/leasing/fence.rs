@@ -8,6 +8,7 @@
 use tidegate_core::units::{Span, Time};
 
 use crate::leasing::LeasingCalls;
+use crate::service::Service;
 use crate::store::Write;
 use crate::store::records::{META_FENCE, put_number};
 
@@ -39,10 +40,12 @@ pub enum Silence {
 pub(crate) struct Fence {
     /// `None`: grants do not depend on the store.
     span: Option<Span>,
+    /// Whether beats keep it open, and not commits.
+    is_beaten: bool,
     /// The fence that a successor will wait for: this one, or a longer one before it.
     stored: Span,
-    /// When the newest commit that is on disk began.
-    confirmed: Time,
+    /// When the newest commit that is on disk began, or the newest beat that is stored was sent.
+    confirmed: Option<Time>,
     /// Whether the newest commit failed.
     failed: bool,
     predecessor_until: Time,
@@ -57,8 +60,9 @@ impl Fence {
     pub(crate) fn new(now: Time, span: Option<Span>, stored: Span, predecessor_until: Time) -> Self {
         Self {
             span,
+            is_beaten: false,
             stored,
-            confirmed: now,
+            confirmed: Some(now),
             failed: false,
             predecessor_until,
             twin_until: Time(0),
@@ -66,9 +70,17 @@ impl Fence {
         }
     }
 
-    /// Notes that a commit that began at `began` is on disk.
+    /// The same, with beats of a cluster. Nothing else opens it: others look at beats only, so neither a commit nor the
+    /// start itself holds them off.
+    pub(crate) fn beaten(self) -> Self {
+        Self { is_beaten: true, confirmed: None, ..self }
+    }
+
+    /// Notes that a commit that began at `began` is stored.
     fn confirm(&mut self, began: Time) {
-        self.confirmed = self.confirmed.max(began);
+        if !self.is_beaten {
+            self.confirmed = self.confirmed.max(Some(began));
+        }
         self.failed = false;
     }
 
@@ -84,7 +96,7 @@ impl Fence {
 
     /// A write for when there is nothing else to store: a successor reads it.
     pub(crate) fn beat(&self) -> Option<Write> {
-        self.span.map(|_| put_number(META_FENCE, self.stored.0))
+        self.span.filter(|_| !self.is_beaten).map(|_| put_number(META_FENCE, self.stored.0))
     }
 
     /// Why the controller is silent, if it is.
@@ -97,12 +109,18 @@ impl Fence {
         if left > Span(0) {
             return Some(Silence::Twin(left));
         }
-        self.span.filter(|span| now.since(self.confirmed) >= *span).map(Silence::CutOff)
+        let is_cut_off = |span: Span| self.confirmed.is_none_or(|confirmed| now.since(confirmed) >= span);
+        self.span.filter(|span| is_cut_off(*span)).map(Silence::CutOff)
     }
 
     /// Whether nodes may be spoken to.
     pub(crate) fn may_speak(&self, now: Time) -> Result<(), Silence> {
         self.silence(now).map_or(Ok(()), Err)
+    }
+
+    /// Notes that a beat that was sent at `sent` is stored.
+    pub(crate) fn beat_stored(&mut self, sent: Time) {
+        self.confirmed = self.confirmed.max(Some(sent));
     }
 
     /// Notes that a commit that began at `began` is on disk, or failed: when the store is back, another machine may
@@ -119,6 +137,11 @@ impl Fence {
         self.told = silence;
         turned.then_some(silence)
     }
+}
+
+/// Notes that a beat that was sent at `sent` is stored.
+pub(crate) fn beaten(service: &Service, sent: Time) {
+    service.lock().leasing.fence.beat_stored(sent);
 }
 
 impl LeasingCalls<'_> {
@@ -164,6 +187,18 @@ mod tests {
         assert_eq!(fence.turn(Time(3_000_001)), None);
         fence.confirm(Time(3_000_001));
         assert_eq!(fence.turn(Time(3_000_002)), Some(None));
+    }
+
+    #[test]
+    fn only_beats_open_the_fence_of_a_cluster() {
+        let mut fence = Fence::new(Time(0), Some(FENCE), FENCE, Time(0)).beaten();
+        assert_eq!(fence.silence(Time(0)), Some(Silence::CutOff(FENCE)), "nobody is held off by a start");
+        fence.committed(Time(0), true);
+        assert_eq!(fence.silence(Time(1)), Some(Silence::CutOff(FENCE)), "nor by a commit");
+        fence.beat_stored(Time(5));
+        assert_eq!(fence.silence(Time(2_000_004)), None);
+        fence.committed(Time(1_000_000), true);
+        assert_eq!(fence.silence(Time(2_000_005)), Some(Silence::CutOff(FENCE)));
     }
 
     #[test]

@@ -25,8 +25,8 @@ use super::succession::Lead;
 use crate::clock::Clock;
 use crate::definitions::catalog::Catalog;
 use crate::definitions::load::Loaded;
-use crate::service::ServiceConfig;
 use crate::service::meta::{Meta, countable};
+use crate::service::{ServiceConfig, Succession};
 use crate::store::records::{
     META_CLEAN, META_EPOCH, META_FENCE, META_LINEAGE, META_LONGEST_TTL, META_NEXT_CLIENT, META_PROOF_KEY,
     SavedLeases, bad, group_row, json, number, pair_of, put_json, put_number, tombstone_of, u64_of,
@@ -69,7 +69,10 @@ impl Leasing {
         first_batch.push(put_json(Table::Meta, META_LINEAGE.to_vec(), &lead.lineage)?);
         let (key, fresh_key) = proof_key(meta)?;
         first_batch.extend(fresh_key);
-        let before = before(meta, clean.as_ref(), loaded, first_batch)?;
+        let mut before = before(meta, clean.as_ref(), loaded, first_batch)?;
+        if config.succession == (Succession::Cluster { silent: true }) {
+            before.fence = Span(0);
+        }
         // The next controller may have that predecessor, too: only a clean stop lets the stored fence shrink.
         let fence_stored = before.fence.max(config.fence.unwrap_or_default());
         first_batch.push(put_number(META_FENCE, fence_stored.0));
@@ -99,6 +102,8 @@ impl Leasing {
             Span(0) => now,
             span => now.after(config.engine.longest_use(span)),
         };
+        let fence = Fence::new(now, config.fence, fence_stored, predecessor_until);
+        let fence = if config.succession == Succession::Alone { fence } else { fence.beaten() };
         Ok(Self {
             active: engine_groups(&loaded.catalog, &engine),
             engine,
@@ -111,7 +116,7 @@ impl Leasing {
             longest,
             lead,
             prover: Prover::new(&key),
-            fence: Fence::new(now, config.fence, fence_stored, predecessor_until),
+            fence,
             shed: Shed::default(),
         })
     }

@@ -48,6 +48,7 @@ impl Service {
     fn assemble(store: Arc<dyn Store>, clock: Clock, state: State) -> Self {
         let metrics = Arc::new(Metrics::new());
         metrics.epoch.set(i64::try_from(state.leasing.lead().epoch()).unwrap_or(i64::MAX));
+        metrics.leads.set(1);
         let statements = Statistics::new(clock.unix_ms());
         let service = Self {
             state: Mutex::new(state),

@@ -1,0 +1,276 @@
+//! A controller of a cluster: it stands by, leads, and stands by again when another one has taken over.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tidegate_consensus::Consensus;
+use tidegate_consensus::etcd::Etcd;
+use tidegate_core::units::Span;
+use tidegate_listener::{Bodies, Door, Failures, Hosts, PROTOCOLS, Surface, Upkeep};
+use tidegate_tls::Server;
+use tokio::sync::watch as flag;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{Instant, timeout_at};
+
+use super::leadership::{Leadership, leave};
+use super::standby::{Standby, Taken};
+use super::waiting::{View, Waiting};
+use crate::clock::{Clock, duration};
+use crate::config::{ClusterSettings, Config, FENCE_OF_A_CLUSTER};
+use crate::limits::{MAX_GRPC_CONNECTIONS, MAX_REST_CONNECTIONS};
+use crate::metrics::Metrics;
+use crate::server::{Controller, StartError, StopError, check, listen, settings};
+use crate::service::{ServiceConfig, Succession};
+use crate::store::replicated::{FilePlace, Owner, Settings};
+
+/// Time for connections of a standby to end when it begins to lead: their callers wait for that.
+const CLOSE_WITHIN: Span = Span::millis(500);
+
+/// A running controller of a cluster.
+pub struct Member {
+    /// Address of the gRPC listener.
+    pub grpc_addr: SocketAddr,
+    /// Address of the REST listener.
+    pub rest_addr: SocketAddr,
+    stopping: flag::Sender<bool>,
+    life: JoinHandle<Result<(), EndError>>,
+}
+
+/// Why a controller of a cluster ended.
+#[derive(Debug, thiserror::Error)]
+pub enum EndError {
+    /// It could not lead, or not stand by any more.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// It did not stop cleanly.
+    #[error(transparent)]
+    Stop(#[from] StopError),
+}
+
+/// What all turns of a controller share.
+struct Turns {
+    config: Config,
+    cluster: ClusterSettings,
+    consensus: Arc<dyn Consensus>,
+    stopped: flag::Receiver<bool>,
+    /// The start of this process that led last.
+    before: Option<u64>,
+}
+
+/// How a turn ended.
+enum Ended {
+    /// This process is to stop.
+    Stopped,
+    /// Others may lead.
+    Deposed,
+}
+
+impl Member {
+    /// Starts a controller of the cluster in the settings.
+    ///
+    /// # Errors
+    /// The settings are wrong, or the addresses cannot be listened on.
+    pub async fn start(config: Config) -> Result<Self, StartError> {
+        check(&config)?;
+        let cluster = config.cluster.clone();
+        let internal = |reason: String| StartError::Internal(reason);
+        let cluster = cluster.ok_or_else(|| internal("no cluster is configured".to_owned()))?;
+        let etcd = cluster.etcd.clone();
+        let connected = spawn_blocking(move || Etcd::new(etcd));
+        let consensus = connected.await.map_err(|error| internal(error.to_string()))??;
+        Self::start_on(config, cluster, Arc::new(consensus)).await
+    }
+
+    /// Starts a controller of a cluster around a shared store.
+    pub(crate) async fn start_on(
+        mut config: Config,
+        cluster: ClusterSettings,
+        consensus: Arc<dyn Consensus>,
+    ) -> Result<Self, StartError> {
+        let (stopping, stopped) = flag::channel(false);
+        config.fence = config.fence.or(Some(FENCE_OF_A_CLUSTER));
+        let mut turns = Turns { config, cluster, consensus, stopped, before: None };
+        let doors = turns.open().await?;
+        let (grpc_addr, rest_addr) = (turns.config.grpc_listen, turns.config.http_listen);
+        let life = tokio::spawn(async move { turns.live(doors).await });
+        Ok(Self { grpc_addr, rest_addr, stopping, life })
+    }
+
+    /// Stops: a leader saves its leases and leaves the log to others.
+    ///
+    /// # Errors
+    /// The state was not saved; the next leader recovers.
+    pub async fn shutdown(self) -> Result<(), EndError> {
+        self.stopping.send_replace(true);
+        ended(self.life.await)
+    }
+
+    /// Ends when the controller cannot go on, which is an error; otherwise when `signal` is ready, after a clean stop.
+    ///
+    /// # Errors
+    /// The controller cannot go on, or did not stop cleanly.
+    pub async fn run_until(mut self, signal: impl Future<Output = ()>) -> Result<(), EndError> {
+        tokio::select! {
+            over = &mut self.life => ended(over),
+            () = signal => self.shutdown().await,
+        }
+    }
+}
+
+fn ended(life: Result<Result<(), EndError>, tokio::task::JoinError>) -> Result<(), EndError> {
+    life.map_err(|error| StopError::Task(error.to_string()))?
+}
+
+/// The listeners of a standby, while they are open.
+struct Doors {
+    view: flag::Sender<View>,
+    closing: flag::Sender<bool>,
+    servers: Vec<JoinHandle<()>>,
+}
+
+impl Doors {
+    /// Ends the listeners. Streams of nodes end first, since the view closes.
+    async fn close(self) {
+        drop(self.view);
+        self.closing.send_replace(true);
+        let until = Instant::now() + duration(CLOSE_WITHIN);
+        for mut server in self.servers {
+            if timeout_at(until, &mut server).await.is_err() {
+                server.abort();
+            }
+        }
+    }
+}
+
+impl Turns {
+    async fn live(mut self, mut doors: Doors) -> Result<(), EndError> {
+        loop {
+            let instance = rand::random::<u64>().max(1);
+            let taken = self.stand_by(instance, &doors).await?;
+            let Some(taken) = taken else {
+                doors.close().await;
+                return Ok(());
+            };
+            if let Ended::Stopped = self.lead(instance, taken, doors).await? {
+                return Ok(());
+            }
+            self.before = Some(instance);
+            doors = self.open().await?;
+        }
+    }
+
+    /// Opens the listeners of a standby. From the first time on, the addresses are fixed.
+    async fn open(&mut self) -> Result<Doors, StartError> {
+        let tls = self.config.tls.clone().map(|files| Server::load(files, &PROTOCOLS)).transpose()?;
+        let grpc = listen("grpc_listen", self.config.grpc_listen)?;
+        let http = listen("http_listen", self.config.http_listen)?;
+        let address = |key, address, listener: &tokio::net::TcpListener| {
+            listener.local_addr().map_err(|reason| StartError::Listen { key, address, reason })
+        };
+        self.config.grpc_listen = address("grpc_listen", self.config.grpc_listen, &grpc)?;
+        self.config.http_listen = address("http_listen", self.config.http_listen, &http)?;
+        let (grpc_addr, rest_addr) = (self.config.grpc_listen, self.config.http_listen);
+        let (closing, closed) = flag::channel(false);
+        let view = flag::Sender::new(View { name: self.cluster.name.clone(), ..View::default() });
+        let metrics = Arc::new(Metrics::new());
+        let waiting = Waiting::new(view.subscribe(), Arc::clone(&metrics));
+        let (bodies, failures) = (Arc::new(Bodies::default()), Arc::new(Failures::default()));
+        let door = |surface, router, hosts, most, other| Door {
+            surface,
+            router,
+            tally: Arc::clone(&metrics) as _,
+            bodies: Arc::clone(&bodies),
+            hosts,
+            most,
+            other: Some(other),
+            tls: tls.clone(),
+            failures: Arc::clone(&failures),
+            greeting: None,
+        };
+        let hosts = Hosts::of(rest_addr, &self.config.http_hosts, Some("http_hosts"));
+        let routes = waiting.grpc().await;
+        let grpc_door = door(Surface::Grpc, routes, Hosts::Any, MAX_GRPC_CONNECTIONS, rest_addr);
+        let rest_door = door(Surface::Rest, waiting.rest(), hosts, MAX_REST_CONNECTIONS, grpc_addr);
+        let upkeep = tls.map(|tls| tokio::spawn(Upkeep::new(tls, metrics.tls.clone()).keep(closed.clone())));
+        let servers = vec![
+            tokio::spawn(grpc_door.serve(grpc, closed.clone())),
+            tokio::spawn(rest_door.serve(http, closed)),
+        ];
+        Ok(Doors { view, closing, servers: upkeep.into_iter().chain(servers).collect() })
+    }
+
+    /// Stands by until this controller owns the log; `None` when it is to stop.
+    async fn stand_by(&self, instance: u64, doors: &Doors) -> Result<Option<Taken>, StartError> {
+        let scheme = if self.config.tls.is_some() { "https" } else { "http" };
+        let address = self.cluster.address.clone();
+        let address = address.unwrap_or_else(|| format!("{scheme}://{}", self.config.grpc_listen));
+        let fence = self.config.fence.unwrap_or(FENCE_OF_A_CLUSTER);
+        let standby = Standby {
+            consensus: Arc::clone(&self.consensus),
+            prefix: self.cluster.prefix.clone(),
+            place: Arc::new(FilePlace::new(&self.config.store)),
+            seed: self.cluster.seed,
+            settings: Settings::new(Clock::start(), fence),
+            clocks: settings(&self.config).engine,
+            me: Owner {
+                controller: self.cluster.name.clone(),
+                instance,
+                addresses: vec![address],
+                fence_ms: fence.0.div_ceil(1_000),
+                clean: false,
+            },
+            before: self.before,
+            view: doors.view.clone(),
+        };
+        let stopped = self.stopped.clone();
+        let ran = spawn_blocking(move || standby.run(&stopped)).await;
+        Ok(ran.map_err(|error| StartError::Internal(error.to_string()))??)
+    }
+
+    /// Leads until this controller is to stop, or another one owns the log.
+    async fn lead(&self, instance: u64, taken: Taken, doors: Doors) -> Result<Ended, EndError> {
+        let store = Arc::new(taken.store);
+        let clock = Clock::start();
+        let fence = self.config.fence.unwrap_or(FENCE_OF_A_CLUSTER);
+        let (over, mut is_over) = flag::channel(false);
+        let leadership = Leadership::begin(&store, clock.clone(), fence, over);
+        let leadership = leadership.map_err(|error| StartError::Internal(error.to_string()))?;
+        // Beats come first: others count the time from the take.
+        doors.close().await;
+        let succession = Succession::Cluster { silent: taken.silent };
+        let settings = ServiceConfig { instance: Some(instance), succession, ..settings(&self.config) };
+        let config = self.config.clone();
+        let began = Controller::begin(config, Arc::clone(&store) as _, clock, settings).await;
+        let running = match began {
+            Ok(running) => running,
+            Err(error) => {
+                leadership.end().await;
+                if store.has_ended() {
+                    // While it loaded, another one took over.
+                    return Ok(Ended::Deposed);
+                }
+                return Err(error.into());
+            }
+        };
+        leadership.keeps_open(running.service());
+        let mut stopped = self.stopped.clone();
+        let is_to_stop = tokio::select! {
+            _ = stopped.wait_for(|stopped| *stopped) => true,
+            _ = is_over.wait_for(|over| *over) => false,
+        };
+        if !is_to_stop {
+            running.abort().await;
+            leadership.end().await;
+            return Ok(Ended::Deposed);
+        }
+        let service = Arc::clone(running.service());
+        let saved = running.shutdown().await;
+        leadership.end().await;
+        let left = spawn_blocking(move || leave(&store, &service)).await;
+        if let Ok(Err(error)) = left {
+            tracing::warn!(%error, "the log was not left in order; a successor waits for the fence");
+        }
+        saved?;
+        Ok(Ended::Stopped)
+    }
+}

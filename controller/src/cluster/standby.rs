@@ -1,0 +1,243 @@
+//! A standby: it follows the log, watches who leads, and takes the log over when nobody does any more.
+
+use std::sync::Arc;
+use std::thread::park_timeout;
+
+use tidegate_consensus::Consensus;
+use tidegate_core::engine::EngineConfig;
+use tidegate_core::units::{Span, Time};
+use tokio::sync::watch as flag;
+
+use super::observer::{Observer, Sign, Verdict};
+use super::waiting::View;
+use crate::clock::duration;
+use crate::store::records::{META_FENCE, number};
+use crate::store::replicated::{Follower, Owner, Place, ReplicatedStore, Seen, Settings};
+use crate::store::{StoreError, Table};
+
+/// Looks at the leader within its fence. With half as many it would be found dead a fifth of the fence later, and twice
+/// as many would only load etcd.
+const LOOKS: u64 = 10;
+/// Between two looks at a leader with a long fence: a stop is noticed soon.
+const LONGEST_LOOK: Span = Span::millis(500);
+/// Between two applications of the log: what is left to apply at a takeover takes no time.
+const FOLLOW_EVERY: Span = Span::millis(500);
+/// The longest fence of a record that is believed, which settings can have.
+const LONGEST_FENCE: Span = Span::secs(60);
+/// A file that another part of this process has just closed is free within this time.
+const CLOSED_WITHIN: Span = Span::secs(5);
+
+/// What a standby needs.
+pub(crate) struct Standby {
+    pub(crate) consensus: Arc<dyn Consensus>,
+    pub(crate) prefix: String,
+    pub(crate) place: Arc<dyn Place>,
+    pub(crate) seed: bool,
+    /// Those of the log, and the clock by which owners are judged.
+    pub(crate) settings: Settings,
+    pub(crate) clocks: EngineConfig,
+    /// This controller, as it would own the log.
+    pub(crate) me: Owner,
+    /// The start of this process that led before, which has ended.
+    pub(crate) before: Option<u64>,
+    pub(crate) view: flag::Sender<View>,
+}
+
+/// A log that was taken over.
+pub(crate) struct Taken {
+    pub(crate) store: ReplicatedStore,
+    /// Whether the owner before is silent by now.
+    pub(crate) silent: bool,
+}
+
+/// What a standby knows from one step to the next.
+#[derive(Default)]
+pub(crate) struct Watching {
+    follower: Option<Follower>,
+    observer: Observer,
+    /// When the log is to be applied next.
+    follow_at: Time,
+    /// When the first step was.
+    begun: Option<Time>,
+}
+
+/// What a step came to.
+pub(crate) enum Step {
+    /// The next one is due after this time.
+    Wait(Span),
+    /// The log is taken over.
+    Taken(Box<Taken>),
+}
+
+/// What to do about the owner.
+enum Next {
+    /// Look again after this time.
+    Wait(Span),
+    /// Take the log over from the one that was seen.
+    Take { seen: Seen, silent: bool },
+}
+
+impl Standby {
+    /// Stands by until the log is taken over, or until `stopped`: then there is nothing. Blocks.
+    ///
+    /// # Errors
+    /// Waiting does not help: the shared store is of another version, or does not fit the local one.
+    pub(crate) fn run(&self, stopped: &flag::Receiver<bool>) -> Result<Option<Taken>, StoreError> {
+        let mut watching = Watching::default();
+        while !*stopped.borrow() {
+            match self.step(&mut watching)? {
+                Step::Wait(pause) => park_timeout(duration(pause)),
+                Step::Taken(taken) => return Ok(Some(*taken)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Looks once, and does what is to be done about what it saw.
+    ///
+    /// # Errors
+    /// As those of [`Self::run`].
+    pub(crate) fn step(&self, watching: &mut Watching) -> Result<Step, StoreError> {
+        let begun = *watching.begun.get_or_insert(self.settings.clock.now());
+        let mut follower = match watching.follower.take().map_or_else(|| self.follow(), Ok) {
+            Ok(follower) => follower,
+            Err(error) => return self.endure(&error, begun),
+        };
+        let step = match self.look(&mut follower, &mut watching.observer, &mut watching.follow_at) {
+            Ok(Next::Wait(pause)) => Ok(Step::Wait(pause)),
+            Ok(Next::Take { seen, silent }) => {
+                let me = self.as_owner(&follower, silent)?;
+                match follower.take(&seen, &me) {
+                    Ok(store) => return Ok(Step::Taken(Box::new(Taken { store, silent }))),
+                    Err(not) => {
+                        follower = not.follower;
+                        self.endure(&not.error, begun)
+                    }
+                }
+            }
+            Err(error) => {
+                watching.observer.failed();
+                self.endure(&error, begun)
+            }
+        };
+        watching.follower = Some(follower);
+        step
+    }
+
+    /// Goes on after an error that may pass.
+    fn endure(&self, error: &StoreError, begun: Time) -> Result<Step, StoreError> {
+        let since = self.settings.clock.now().since(begun);
+        let is_closing = matches!(error, StoreError::Locked { .. }) && since < CLOSED_WITHIN;
+        if !is_closing && !matches!(error, StoreError::Shared { .. } | StoreError::NotTaken { .. }) {
+            return Err(error.clone());
+        }
+        let trouble = error.to_string();
+        self.view.send_if_modified(|view| {
+            let is_news = view.trouble.as_ref() != Some(&trouble);
+            if is_news {
+                tracing::warn!("{trouble}");
+                (view.trouble, view.is_open) = (Some(trouble), false);
+            }
+            is_news
+        });
+        Ok(Step::Wait(LONGEST_LOOK))
+    }
+
+    fn follow(&self) -> Result<Follower, StoreError> {
+        let (consensus, place) = (Arc::clone(&self.consensus), Arc::clone(&self.place));
+        Follower::follow(consensus, &self.prefix, place, self.settings.clone(), self.seed)
+    }
+
+    /// Looks at the owner, and applies what it logged.
+    fn look(
+        &self,
+        follower: &mut Follower,
+        observer: &mut Observer,
+        follow_at: &mut Time,
+    ) -> Result<Next, StoreError> {
+        let seen = follower.look()?;
+        // Not before the read has ended: the wait for the owner's fence begins here.
+        let now = self.settings.clock.now();
+        let next = self.judge(seen, observer, now);
+        if now >= *follow_at || matches!(next, Next::Take { .. }) {
+            follower.catch_up()?;
+            *follow_at = self.settings.clock.now().after(FOLLOW_EVERY);
+        }
+        Ok(next)
+    }
+
+    /// This controller as the owner. After one that may still speak, its record asks for the stored fence, too: who
+    /// follows this one waits for both of them.
+    fn as_owner(&self, follower: &Follower, silent: bool) -> Result<Owner, StoreError> {
+        let mut me = self.me.clone();
+        if !silent {
+            let stored = follower.local().get(Table::Meta, &[META_FENCE.to_vec()])?;
+            let stored = stored.into_iter().flatten().next().map_or(Ok(0), |value| number(&value))?;
+            me.fence_ms = me.fence_ms.max(stored.div_ceil(1_000));
+        }
+        Ok(me)
+    }
+
+    fn judge(&self, seen: Seen, observer: &mut Observer, now: Time) -> Next {
+        let Some(owner) = &seen.owner else {
+            self.show(None, true);
+            return Next::Take { seen, silent: false };
+        };
+        if owner.clean || self.before == Some(owner.instance) {
+            self.show(None, true);
+            return Next::Take { seen, silent: true };
+        }
+        let sign = Sign { own: seen.own, beat: seen.beat };
+        let verdict = observer.saw(sign, now, fence(owner), self.clocks);
+        if verdict == Verdict::Alive && owner.controller == self.me.controller {
+            self.warn_of_namesake(owner);
+        }
+        self.show(Some(owner), verdict != Verdict::Alive);
+        let pause = look_every(fence(owner));
+        if verdict == Verdict::Dead { Next::Take { seen, silent: true } } else { Next::Wait(pause) }
+    }
+
+    /// A process that was killed leaves a record with its name behind, but no beats.
+    fn warn_of_namesake(&self, owner: &Owner) {
+        let shown = self.view.borrow().leader.clone();
+        if shown.is_none_or(|leader| leader != shown_as(owner)) {
+            tracing::warn!(
+                instance = format!("{:016x}", owner.instance),
+                "a controller with the name of this one ({}) owns the log; if it is not this one's predecessor, give \
+                 each its own cluster_name",
+                owner.controller
+            );
+        }
+    }
+
+    fn show(&self, owner: Option<&Owner>, is_open: bool) {
+        let leader = owner.map(shown_as);
+        self.view.send_if_modified(|view| {
+            let next = View { leader, is_open, trouble: None, name: view.name.clone() };
+            if view.leader != next.leader || view.trouble.is_some() {
+                match &next.leader {
+                    Some(leader) => tracing::info!("standing by: {leader} leads"),
+                    None => tracing::info!("no controller leads"),
+                }
+            }
+            let is_news = *view != next;
+            *view = next;
+            is_news
+        });
+    }
+}
+
+fn shown_as(owner: &Owner) -> String {
+    match owner.addresses.as_slice() {
+        [] => owner.controller.clone(),
+        addresses => format!("{} at {}", owner.controller, addresses.join(", ")),
+    }
+}
+
+fn fence(owner: &Owner) -> Span {
+    Span(owner.fence_ms.saturating_mul(1_000)).min(LONGEST_FENCE)
+}
+
+fn look_every(fence: Span) -> Span {
+    Span(fence.0 / LOOKS).min(LONGEST_LOOK)
+}

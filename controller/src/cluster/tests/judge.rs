@@ -1,0 +1,130 @@
+//! What must hold at every moment, over all controllers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::nodes::GROUP;
+use super::world::World;
+use crate::service::Service;
+use crate::store::replicated::ReplicatedStore;
+
+#[derive(Default)]
+pub(super) struct Judge {
+    /// All takes of the log, and whether the owner left it in order.
+    terms: BTreeMap<u64, bool>,
+    /// Epochs of the controllers that were loaded, by term.
+    epochs: BTreeMap<u64, u64>,
+    /// Who spoke last.
+    spoke: Option<(u64, u64)>,
+    /// Names of groups that were made.
+    pub(super) acknowledged: Vec<String>,
+    /// The term of the last controller that left, and knows it.
+    pub(super) left: Option<u64>,
+    names: u64,
+    /// What a run came to.
+    pub(super) course: Course,
+}
+
+/// What happened in a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Course {
+    pub(super) takes: usize,
+    pub(super) terms: usize,
+    pub(super) resumed: usize,
+    pub(super) acknowledged: usize,
+    pub(super) durable: u128,
+    pub(super) clean: usize,
+    pub(super) crashes: usize,
+    pub(super) seeds: usize,
+}
+
+impl Course {
+    pub(super) fn add(&mut self, more: &Self) {
+        self.takes += more.takes;
+        self.terms += more.terms;
+        self.resumed += more.resumed;
+        self.acknowledged += more.acknowledged;
+        self.durable += more.durable;
+        self.clean += more.clean;
+        self.crashes += more.crashes;
+        self.seeds += 1;
+    }
+}
+
+impl Judge {
+    pub(super) fn new_name(&mut self) -> String {
+        self.names += 1;
+        if self.acknowledged.is_empty() { GROUP.to_owned() } else { format!("g{}", self.names) }
+    }
+
+    pub(super) fn taken(&mut self, term: u64) {
+        self.terms.insert(term, false);
+        self.course.takes += 1;
+    }
+
+    pub(super) fn leaves(&mut self, term: u64) {
+        self.terms.insert(term, true);
+    }
+
+    /// At most one speaks; epochs of those that do only grow.
+    pub(super) fn look(world: &World) {
+        let now = world.now();
+        let mut speaking: Option<(usize, u64, u64)> = None;
+        for (at, machine) in world.machines.iter().enumerate() {
+            let state = machine.lock();
+            let Some((term, service)) = &state.speaks else { continue };
+            if service.silence().is_some() {
+                continue;
+            }
+            let (term, epoch) = (*term, service.epoch());
+            if let Some((other, ..)) = speaking {
+                panic!("seed {}: controllers {other} and {at} speak at {now}", world.seed);
+            }
+            speaking = Some((at, term, epoch));
+        }
+        let Some((at, term, epoch)) = speaking else { return };
+        let mut judge = world.judge.lock().unwrap();
+        if judge.spoke == Some((term, epoch)) {
+            return;
+        }
+        if let Some((last, before)) = judge.spoke {
+            let seed = world.seed;
+            assert!(
+                term >= last,
+                "seed {seed}: controller {at} of term {term} speaks after {last}, at {now}"
+            );
+            assert!(epoch >= before, "seed {seed}: controller {at} of epoch {epoch} speaks after {before}");
+            judge.course.terms += usize::from(term > last);
+        }
+        judge.spoke = Some((term, epoch));
+    }
+
+    /// A controller is loaded: nothing is lost, and it goes on with leases only where it may.
+    pub(super) fn loaded(world: &Arc<World>, store: &ReplicatedStore, service: &Service) {
+        let mut judge = world.judge.lock().unwrap();
+        let (seed, epoch, term, now) = (world.seed, service.epoch(), store.epoch(), world.now());
+        let leaves = judge.terms.range(..term).next_back().is_some_and(|(_, leaves)| *leaves);
+        let before = judge.epochs.range(..term).map(|(_, epoch)| *epoch).max().unwrap_or(0);
+        assert!(epoch > before || (epoch == before && leaves), "seed {seed}: epoch {epoch} at {now}");
+        judge.course.resumed += usize::from(epoch == before);
+        judge.epochs.insert(term, epoch);
+        if judge.terms.range(term + 1..).next().is_some() {
+            // It was stopped meanwhile, and others have gone on.
+            return;
+        }
+        for name in &judge.acknowledged {
+            assert!(service.definitions().group(name).is_ok(), "seed {seed}: {name} is lost at {now}");
+        }
+        drop(judge);
+        world.nodes.lock().unwrap().judge(world, service);
+    }
+
+    /// Who speaks now: its machine, term and epoch.
+    pub(super) fn speaker(world: &World) -> Option<(usize, u64, u64)> {
+        world.machines.iter().enumerate().find_map(|(at, machine)| {
+            let state = machine.lock();
+            let (term, service) = state.speaks.as_ref()?;
+            service.silence().is_none().then(|| (at, *term, service.epoch()))
+        })
+    }
+}

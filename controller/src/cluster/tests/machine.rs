@@ -1,0 +1,350 @@
+//! A machine, and the process on it: a standby, or a controller that leads. Two threads of it make calls: one writes
+//! beats, the other does all the rest.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tidegate_core::engine::EngineConfig;
+use tidegate_core::units::Span;
+use tokio::sync::watch as flag;
+
+use super::super::leadership::{Beats, Kept, leave as leave_log};
+use super::super::standby::{Standby, Step, Taken, Watching};
+use super::super::waiting::View;
+use super::judge::Judge;
+use super::link::{Life, Link};
+use super::nodes;
+use super::place::Memory;
+use super::world::{Draws, MS, SECOND, World};
+use crate::audit::Actor;
+use crate::clock::Clock;
+use crate::service::{Service, ServiceConfig, Succession};
+use crate::store::StoreError;
+use crate::store::replicated::{Owner, ReplicatedStore, Settings};
+
+/// The name of all things in the shared store.
+const PREFIX: &str = "t/";
+/// Wall clocks show true time: machines' own clocks began up to this long before.
+const OLDEST: u64 = 1_000 * SECOND;
+
+pub(super) struct Machine {
+    clock: Arc<AtomicU64>,
+    wall: Arc<AtomicU64>,
+    /// What the clock showed at zero, and how much too fast it is, in millionths.
+    zero: u64,
+    ppm: i64,
+    fence: Span,
+    place: Memory,
+    state: Mutex<State>,
+}
+
+pub(super) struct State {
+    pub(super) life: Life,
+    /// It does not go on before.
+    pub(super) stopped_until: u64,
+    /// It does not reach the shared store before.
+    pub(super) away_until: u64,
+    pub(super) is_to_stop: bool,
+    pub(super) main_at: u64,
+    role: Option<Role>,
+    beats_at: u64,
+    beats: Option<Beats>,
+    is_beating: bool,
+    /// The number of this leadership.
+    term: u64,
+    /// What speaks to nodes, with its term.
+    pub(super) speaks: Option<(u64, Arc<Service>)>,
+}
+
+/// What a process does; none while it is at it.
+enum Role {
+    Down,
+    Stands(Box<(Standby, Watching)>),
+    Leads(Leads),
+}
+
+struct Leads {
+    instance: u64,
+    store: Arc<ReplicatedStore>,
+    service: Arc<Service>,
+    over: flag::Receiver<bool>,
+    flush_at: u64,
+    /// It is stopping in order, and has saved its leases, or not.
+    saved: bool,
+}
+
+impl State {
+    pub(super) fn is_busy(&self) -> bool {
+        self.role.is_none() || self.is_beating
+    }
+
+    pub(super) fn main_due(&self) -> Option<u64> {
+        self.role.is_some().then_some(self.main_at.max(self.stopped_until))
+    }
+
+    pub(super) fn beat_due(&self) -> Option<u64> {
+        (self.beats.is_some() && !self.is_beating).then_some(self.beats_at.max(self.stopped_until))
+    }
+
+    fn end_leadership(&mut self) {
+        (self.beats, self.speaks) = (None, None);
+        self.term += 1;
+    }
+}
+
+impl Machine {
+    pub(super) fn new(at: u64, fence: Span, draws: &Draws) -> Self {
+        let drift = u64::from(EngineConfig::default().drift_ppm);
+        let machine = Self {
+            clock: Arc::default(),
+            wall: Arc::default(),
+            zero: draws.below(OLDEST),
+            ppm: i64::try_from(draws.below(drift + 1)).unwrap() - i64::try_from(drift / 2).unwrap(),
+            fence,
+            place: Memory::new(),
+            state: Mutex::new(State {
+                life: Arc::new(AtomicBool::new(true)),
+                stopped_until: 0,
+                away_until: 0,
+                is_to_stop: false,
+                main_at: at * MS,
+                role: Some(Role::Down),
+                beats_at: 0,
+                beats: None,
+                is_beating: false,
+                term: 0,
+                speaks: None,
+            }),
+        };
+        machine.show(0);
+        machine
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// Shows the true time as this machine sees it.
+    pub(super) fn show(&self, now: u64) {
+        let off = i128::from(now) * i128::from(self.ppm) / 1_000_000;
+        let shown = u64::try_from(i128::from(self.zero + now) + off).unwrap();
+        self.clock.store(shown, Ordering::Relaxed);
+        self.wall.store(2 * OLDEST + now - shown, Ordering::Relaxed);
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::driven(Arc::clone(&self.clock)).with_wall(Arc::clone(&self.wall))
+    }
+
+    pub(super) fn clear(&self) {
+        let mut state = self.lock();
+        state.end_leadership();
+        state.role = Some(Role::Down);
+    }
+}
+
+/// A process that ends without warning, and starts again after a while. With `lost`, its local store is gone, too.
+pub(super) fn crash(world: &World, at: usize, down: u64, lost: bool) {
+    let mut state = world.machines[at].lock();
+    state.life.store(false, Ordering::Relaxed);
+    state.life = Arc::new(AtomicBool::new(true));
+    state.end_leadership();
+    // A call that is under way ends first.
+    if let Some(role) = &mut state.role {
+        *role = Role::Down;
+    }
+    (state.main_at, state.stopped_until, state.is_to_stop) = (world.now() + down, 0, false);
+    if lost {
+        world.machines[at].place.wipe();
+    }
+}
+
+/// One beat.
+pub(super) fn beat(world: &Arc<World>, at: usize) {
+    let (mut beats, term) = {
+        let mut state = world.machines[at].lock();
+        state.is_beating = true;
+        (state.beats.take().unwrap(), state.term)
+    };
+    let pause = beats.step();
+    let mut state = world.machines[at].lock();
+    state.is_beating = false;
+    if let Some(pause) = pause.filter(|_| state.term == term) {
+        (state.beats, state.beats_at) = (Some(beats), world.now() + pause.0);
+    }
+}
+
+/// One step of what is not beats.
+pub(super) fn step(world: &Arc<World>, at: usize) {
+    let (role, life) = {
+        let mut state = world.machines[at].lock();
+        (state.role.take().unwrap(), Arc::clone(&state.life))
+    };
+    let (role, pause) = match role {
+        Role::Down => stand(world, at, &life, None),
+        Role::Stands(stands) => look(world, at, &life, stands),
+        Role::Leads(leads) => lead(world, at, &life, leads),
+    };
+    let mut state = world.machines[at].lock();
+    if life.load(Ordering::Relaxed) {
+        state.main_at = world.now() + pause;
+        state.role = Some(role);
+    } else {
+        state.role = Some(Role::Down);
+    }
+}
+
+fn stand(world: &Arc<World>, at: usize, life: &Life, before: Option<u64>) -> (Role, u64) {
+    let pauses = Arc::clone(world);
+    let settings = Settings {
+        pause: Arc::new(move || pauses.pass(20 * MS)),
+        segment: 600,
+        checkpoint_after: 8_000,
+        ..Settings::new(world.machines[at].clock(), world.machines[at].fence)
+    };
+    let standby = Standby {
+        consensus: Arc::new(Link { world: Arc::clone(world), machine: at, life: Arc::clone(life) }),
+        prefix: PREFIX.to_owned(),
+        place: Arc::new(world.machines[at].place.clone()),
+        seed: false,
+        settings,
+        clocks: EngineConfig::default(),
+        me: Owner {
+            controller: at.to_string(),
+            instance: world.draws.below(u64::MAX).max(1),
+            addresses: Vec::new(),
+            fence_ms: world.machines[at].fence.0 / MS,
+            clean: false,
+        },
+        before,
+        view: flag::Sender::new(View::default()),
+    };
+    (Role::Stands(Box::new((standby, Watching::default()))), 0)
+}
+
+fn look(world: &Arc<World>, at: usize, life: &Life, mut stands: Box<(Standby, Watching)>) -> (Role, u64) {
+    let (standby, watching) = &mut *stands;
+    match standby.step(watching) {
+        // Threads wake a little late.
+        Ok(Step::Wait(Span(pause))) => (Role::Stands(stands), pause + world.draws.below(2 * MS)),
+        Ok(Step::Taken(taken)) => load(world, at, life, standby.me.instance, *taken),
+        Err(error) => {
+            assert!(!life.load(Ordering::Relaxed), "seed {}: a standby ended: {error}", world.seed);
+            (Role::Down, 0)
+        }
+    }
+}
+
+/// What a member does with a log that it took.
+fn load(world: &Arc<World>, at: usize, life: &Life, instance: u64, taken: Taken) -> (Role, u64) {
+    let machine = &world.machines[at];
+    let store = Arc::new(taken.store);
+    world.judge.lock().unwrap().taken(store.epoch());
+    if !life.load(Ordering::Relaxed) {
+        return (Role::Down, 0);
+    }
+    let clock = machine.clock();
+    let (over, is_over) = flag::channel(false);
+    let kept = Arc::new(Kept::default());
+    {
+        let mut state = machine.lock();
+        let beats = Beats::new(Arc::clone(&store), clock.clone(), machine.fence, Arc::clone(&kept), over);
+        state.term += 1;
+        (state.beats, state.beats_at) = (Some(beats), world.now());
+    }
+    let config = ServiceConfig {
+        fence: Some(machine.fence),
+        instance: Some(instance),
+        succession: Succession::Cluster { silent: taken.silent },
+        ..ServiceConfig::default()
+    };
+    let loaded = Service::load(Arc::clone(&store) as _, config, clock);
+    if !life.load(Ordering::Relaxed) {
+        return (Role::Down, 0);
+    }
+    match loaded {
+        Ok(service) => {
+            let service = Arc::new(service);
+            kept.open(&service);
+            machine.lock().speaks = Some((store.epoch(), Arc::clone(&service)));
+            Judge::loaded(world, &store, &service);
+            let leads = Leads { instance, store, service, over: is_over, flush_at: 0, saved: false };
+            (Role::Leads(leads), 0)
+        }
+        Err(error) => {
+            explained(world, &error);
+            machine.lock().end_leadership();
+            if store.has_ended() {
+                return stand(world, at, life, Some(instance));
+            }
+            // The process ends, and is started again.
+            (Role::Down, 200 * MS)
+        }
+    }
+}
+
+fn explained(world: &World, error: &StoreError) {
+    let explained =
+        matches!(error, StoreError::Shared { .. } | StoreError::Deposed { .. } | StoreError::Belated);
+    assert!(explained, "seed {}: {error}", world.seed);
+}
+
+fn lead(world: &Arc<World>, at: usize, life: &Life, mut leads: Leads) -> (Role, u64) {
+    let machine = &world.machines[at];
+    if leads.saved {
+        return leave(world, at, leads);
+    }
+    if *leads.over.borrow() {
+        machine.lock().end_leadership();
+        return stand(world, at, life, Some(leads.instance));
+    }
+    if machine.lock().is_to_stop {
+        // Its listeners are closed.
+        machine.lock().speaks = None;
+        if let Err(error) = leads.service.shut_down() {
+            explained(world, &error);
+        }
+        leads.saved = true;
+        return (Role::Leads(leads), 0);
+    }
+    leads.service.leasing().expire();
+    if world.now() >= leads.flush_at {
+        leads.flush_at = world.now() + 500 * MS;
+        let _ = leads.service.accounts().flush();
+    }
+    match world.draws.below(8) {
+        0 | 1 => {
+            let name = world.judge.lock().unwrap().new_name();
+            let made =
+                leads.service.definitions().create_group(&Actor::new(None, "t"), &nodes::group(&name), true);
+            if made.is_ok() && life.load(Ordering::Relaxed) {
+                world.judge.lock().unwrap().acknowledged.push(name);
+            }
+        }
+        2 => drop(leads.store.checkpoint_if_due()),
+        _ => {}
+    }
+    (Role::Leads(leads), 50 * MS + world.draws.below(150 * MS))
+}
+
+/// The end of a clean stop.
+fn leave(world: &Arc<World>, at: usize, leads: Leads) -> (Role, u64) {
+    let is_beating = {
+        let mut state = world.machines[at].lock();
+        (state.beats, state.is_to_stop) = (None, false);
+        state.is_beating
+    };
+    if is_beating {
+        // Its thread ends first.
+        return (Role::Leads(leads), MS);
+    }
+    if world.draws.below(6) == 0 {
+        crash(world, at, world.draws.below(SECOND), false);
+        return (Role::Down, 0);
+    }
+    world.judge.lock().unwrap().leaves(leads.store.epoch());
+    let left = leave_log(&leads.store, &leads.service).is_ok() && leads.store.has_ended();
+    world.judge.lock().unwrap().left = left.then_some(leads.store.epoch());
+    world.machines[at].lock().end_leadership();
+    (Role::Down, 100 * MS + world.draws.below(3 * SECOND))
+}
