@@ -3,6 +3,7 @@
 use std::error::Error as _;
 use std::time::Duration;
 
+use tidegate_proto::v1::StatusRequest;
 use tidegate_proto::v1::admin_client::AdminClient;
 use tidegate_proto::v1::statements_client::StatementsClient;
 use tidegate_tls::{ClientFiles, Dial, check_scheme, root_cause};
@@ -12,6 +13,7 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
 
+use crate::endpoints;
 use crate::error::CliError;
 use crate::token::check_endpoint;
 
@@ -58,8 +60,32 @@ impl Interceptor for Actor {
 }
 
 impl Admin {
-    /// Connects to the controller at `endpoint` on behalf of `actor`.
+    /// Connects to the controller at `endpoint` on behalf of `actor`; of several, to the first that leads.
     pub(crate) async fn connect(
+        endpoint: &str,
+        actor: &str,
+        tls: &ClientFiles,
+        token: Option<Token>,
+    ) -> Result<Self, CliError> {
+        let mut others: Vec<&str> = endpoints::each(endpoint).collect();
+        let last = others.pop().unwrap_or_default();
+        for other in others {
+            match Self::connect_to(other, actor, tls, token.clone()).await {
+                Ok(admin) if admin.leads().await => return Ok(admin),
+                Ok(_) | Err(CliError::Unreachable { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Self::connect_to(last, actor, tls, token).await
+    }
+
+    /// Whether the controller leads: a standby takes no call, of anybody.
+    async fn leads(&self) -> bool {
+        let asked = self.calls().status(StatusRequest {}).await;
+        asked.map_or_else(|status| status.code() != Code::Unavailable, |_| true)
+    }
+
+    async fn connect_to(
         endpoint: &str,
         actor: &str,
         tls: &ClientFiles,

@@ -14,6 +14,7 @@ use crate::command::audit::AuditArgs;
 use crate::command::bind::BindCommand;
 use crate::command::cert::CertCommand;
 use crate::command::client::ClientCommand;
+use crate::command::cluster::ClusterCommand;
 use crate::command::completions::CompletionsArgs;
 use crate::command::context::ContextCommand;
 use crate::command::controller::ControllerArgs;
@@ -90,7 +91,8 @@ const EVERYWHERE: &str = "Options of every command";
 /// Options of every command.
 #[derive(Debug, Args)]
 pub(crate) struct Global {
-    /// The controller's gRPC address.
+    /// The controller's gRPC address; those of a cluster's controllers, separated by commas: the one that leads is
+    /// found.
     #[arg(
         long,
         global = true,
@@ -261,6 +263,9 @@ pub(crate) enum Command {
     /// Back up, restore and check the store of a controller.
     #[command(subcommand)]
     Store(StoreCommand),
+    /// Show the controllers of a cluster.
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
     /// Show the state of the controller.
     Status(StatusArgs),
     /// Watch all groups.

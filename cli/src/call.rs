@@ -36,7 +36,7 @@ const IGNORED: [(&[&str], &[&str]); 19] = [
 ];
 
 /// Commands that print names with `-o name`.
-const NAMED: [&[&str]; 20] = [
+const NAMED: [&[&str]; 21] = [
     &["group", "list"],
     &["group", "show"],
     &["group", "create"],
@@ -48,6 +48,7 @@ const NAMED: [&[&str]; 20] = [
     &["lease", "list"],
     &["token", "list"],
     &["context", "list"],
+    &["cluster", "status"],
     &["cost-table", "list"],
     &["cost-table", "put"],
     &["statement", "list"],

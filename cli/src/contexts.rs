@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use tidegate_tls::check_scheme;
 
 use crate::args::Global;
+use crate::endpoints;
 use crate::error::CliError;
 
 /// The environment variable with the file.
@@ -161,12 +162,17 @@ impl Contexts {
 impl Context {
     /// Checks it without a look at the files that it names.
     pub(crate) fn check(&self) -> Result<(), CliError> {
-        let endpoint = &self.endpoint;
-        check_scheme(endpoint).map_err(|reason| CliError::Endpoint { endpoint: endpoint.clone(), reason })?;
+        for endpoint in endpoints::each(&self.endpoint) {
+            let unusable = |reason| CliError::Endpoint { endpoint: endpoint.to_owned(), reason };
+            check_scheme(endpoint).map_err(unusable)?;
+            if self.token_file.is_some() {
+                crate::token::check_endpoint(endpoint)?;
+            }
+        }
         if self.cert.is_some() != self.key.is_some() {
             return Err(CliError::Usage("a certificate needs its key, and a key its certificate".to_owned()));
         }
-        if self.token_file.is_some() { crate::token::check_endpoint(endpoint) } else { Ok(()) }
+        Ok(())
     }
 
     /// What it shows to the controller.

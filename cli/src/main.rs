@@ -12,6 +12,7 @@ mod completion;
 mod contexts;
 mod demo;
 mod doctor;
+mod endpoints;
 mod error;
 mod flags;
 mod follow;
@@ -90,6 +91,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
             Command::Top(args) => command::top::run(args, &global).await,
             Command::Lab(args) => command::lab::run(args, &global).await,
             Command::Cert(command) => command::cert::run(command, &global),
+            Command::Cluster(command) => command::cluster::run(command, &global).await,
             Command::Context(command) => command::context::run(command, &global),
             Command::Completions(args) => command::completions::run(&args),
             // Done before, without a runtime.

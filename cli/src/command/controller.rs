@@ -7,7 +7,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use tidegate_controller::{Config, Controller};
+use tidegate_controller::{Config, Controller, Member};
 use tracing_subscriber::EnvFilter;
 
 use crate::error::{CliError, listed};
@@ -44,7 +44,9 @@ pub(crate) const LOG_FILTER: &str = "TIDEGATE_LOG";
     # role = \"operator\"\n  \
     # [[webhook]]            # who is told of alarms\n  # name = \"ops\"\n  \
     # url = \"https://hooks.example/tidegate\"\n  # secret_file = \"ops.secret\"\n  \
-    # trace_endpoint = \"http://127.0.0.1:4318\"   # an OpenTelemetry collector\n  # trace_sample = 0.01\n\n\
+    # trace_endpoint = \"http://127.0.0.1:4318\"   # an OpenTelemetry collector\n  # trace_sample = 0.01\n  \
+    # etcd_endpoints = [\"https://etcd1.example:2379\"]   # controllers that take over from each other\n  \
+    # cluster_name = \"c1\"\n\n\
     Log filter: TIDEGATE_LOG, such as `debug`.")]
 pub(crate) struct ControllerArgs {
     /// Settings, in TOML.
@@ -66,16 +68,8 @@ pub(crate) struct ControllerArgs {
     /// of it; separated by commas.
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     http_host: Vec<String>,
-    /// How much faster or slower than this machine's a node's clock may run, in millionths [default: 1000].
-    #[arg(long, value_name = "PPM")]
-    drift_ppm: Option<u32>,
-    /// Added to the end of every lease here [default: 50ms].
-    #[arg(long, value_name = "TIME")]
-    margin: Option<String>,
-    /// Grant nothing when the store could not be written to for this long, 1s to 60s: for storage that can move to
-    /// another machine.
-    #[arg(long, value_name = "TIME")]
-    fence: Option<String>,
+    #[command(flatten)]
+    times: TimeArgs,
     #[command(flatten)]
     tls: TlsArgs,
     #[command(flatten)]
@@ -84,12 +78,29 @@ pub(crate) struct ControllerArgs {
     alarms: AlarmArgs,
     #[command(flatten)]
     traces: TraceArgs,
+    #[command(flatten)]
+    cluster: ClusterArgs,
     /// Shape of the log, which goes to the standard error.
     #[arg(long, value_enum, default_value_t, value_name = "SHAPE")]
     log_format: LogFormat,
     /// End with the standard input, as children of the demo do.
     #[arg(long, hide = true)]
     until_stdin_ends: bool,
+}
+
+/// How far clocks and stores are trusted.
+#[derive(Debug, Args)]
+struct TimeArgs {
+    /// How much faster or slower than this machine's a node's clock may run, in millionths [default: 1000].
+    #[arg(long, value_name = "PPM")]
+    drift_ppm: Option<u32>,
+    /// Added to the end of every lease here [default: 50ms].
+    #[arg(long, value_name = "TIME")]
+    margin: Option<String>,
+    /// Grant nothing when the store could not be written to for this long, 1s to 60s: for storage that can move to
+    /// another machine [default: none; 1s in a cluster].
+    #[arg(long, value_name = "TIME")]
+    fence: Option<String>,
 }
 
 /// Who may call.
@@ -141,6 +152,45 @@ struct TraceArgs {
     trace_plaintext_off_loopback: bool,
 }
 
+/// Controllers that take over from each other, with their state in etcd.
+#[derive(Debug, Args)]
+struct ClusterArgs {
+    /// A member of etcd: the controllers of a cluster have their state there, one leads, and another takes over when it
+    /// is gone; for each member once.
+    #[arg(long = "etcd", value_name = "URL")]
+    etcd: Vec<String>,
+    /// This controller's name, of its own in the cluster.
+    #[arg(long, value_name = "NAME")]
+    cluster_name: Option<String>,
+    /// What the keys of the cluster begin with [default: tidegate/].
+    #[arg(long, value_name = "PREFIX/")]
+    cluster_prefix: Option<String>,
+    /// The gRPC address that callers of a standby are told [default: the one that gRPC listens on].
+    #[arg(long, value_name = "URL")]
+    cluster_address: Option<String>,
+    /// Begin an empty cluster with what the local store holds.
+    #[arg(long)]
+    cluster_seed: bool,
+    /// Authorities that sign the certificates of etcd, in PEM; those the machine trusts when left out.
+    #[arg(long, value_name = "FILE")]
+    etcd_ca: Option<String>,
+    /// Certificate to show etcd, in PEM.
+    #[arg(long, value_name = "FILE")]
+    etcd_cert: Option<String>,
+    /// Its key, in PEM, which nobody else may read.
+    #[arg(long, value_name = "FILE")]
+    etcd_key: Option<String>,
+    /// User of etcd, where its authentication is on.
+    #[arg(long, value_name = "NAME")]
+    etcd_user: Option<String>,
+    /// File with that user's password, for its owner only.
+    #[arg(long, value_name = "FILE")]
+    etcd_password_file: Option<String>,
+    /// Speak to etcd on other machines without TLS: everyone on the way can read and change the state of the cluster.
+    #[arg(long)]
+    etcd_plaintext_off_loopback: bool,
+}
+
 /// Certificates of the listeners and of their callers.
 #[derive(Debug, Args)]
 struct TlsArgs {
@@ -178,12 +228,24 @@ pub(crate) enum LogFormat {
 pub(crate) async fn run(args: ControllerArgs) -> Result<(), CliError> {
     let config = config(&args)?;
     start_log(args.log_format)?;
-    let refused = |error: tidegate_controller::StartError| CliError::Refused(error.to_string());
     let scheme = if config.tls.is_some() { "https" } else { "http" };
+    let show = |grpc, rest| print(&format!("grpc {scheme}://{grpc}\nrest {scheme}://{rest}"));
+    let ends = args.until_stdin_ends;
+    if config.cluster.is_some() {
+        let member = Member::start(config).await.map_err(refused)?;
+        show(member.grpc_addr, member.rest_addr)?;
+        let mut asked = Ok(());
+        member.run_until(async { asked = stop::requested(ends).await }).await.map_err(refused)?;
+        return asked;
+    }
     let running = Controller::start(config).await.map_err(refused)?;
-    print(&format!("grpc {scheme}://{}\nrest {scheme}://{}", running.grpc_addr, running.rest_addr))?;
-    stop::requested(args.until_stdin_ends).await?;
-    running.shutdown().await.map_err(|error| CliError::Refused(error.to_string()))
+    show(running.grpc_addr, running.rest_addr)?;
+    stop::requested(ends).await?;
+    running.shutdown().await.map_err(refused)
+}
+
+fn refused(error: impl ToString) -> CliError {
+    CliError::Refused(error.to_string())
 }
 
 /// Lays the flags over the file, so that the errors of both are reported at once.
@@ -215,8 +277,8 @@ fn overlaid(mut file: toml::Table, args: &ControllerArgs) -> Result<toml::Table,
         ("grpc_listen", &args.listen),
         ("http_listen", &args.http),
         ("capacity", &args.capacity),
-        ("margin", &args.margin),
-        ("fence", &args.fence),
+        ("margin", &args.times.margin),
+        ("fence", &args.times.fence),
         ("tls_cert", &args.tls.tls_cert),
         ("tls_key", &args.tls.tls_key),
         ("tls_client_ca", &args.tls.tls_client_ca),
@@ -230,20 +292,31 @@ fn overlaid(mut file: toml::Table, args: &ControllerArgs) -> Result<toml::Table,
         ("trace_sample", &args.traces.trace_sample),
         ("trace_headers_file", &args.traces.trace_headers_file),
         ("trace_ca", &args.traces.trace_ca),
+        ("cluster_name", &args.cluster.cluster_name),
+        ("cluster_prefix", &args.cluster.cluster_prefix),
+        ("cluster_address", &args.cluster.cluster_address),
+        ("etcd_ca", &args.cluster.etcd_ca),
+        ("etcd_cert", &args.cluster.etcd_cert),
+        ("etcd_key", &args.cluster.etcd_key),
+        ("etcd_user", &args.cluster.etcd_user),
+        ("etcd_password_file", &args.cluster.etcd_password_file),
     ];
     for (key, value) in texts {
         if let Some(value) = value {
             set(key, toml::Value::String(value.clone()));
         }
     }
-    let numbers = [("drift_ppm", args.drift_ppm), ("alarm_quota_percent", args.alarms.alarm_quota_percent)];
+    let numbers =
+        [("drift_ppm", args.times.drift_ppm), ("alarm_quota_percent", args.alarms.alarm_quota_percent)];
     for (key, value) in numbers {
         if let Some(value) = value {
             set(key, toml::Value::Integer(value.into()));
         }
     }
-    if !args.http_host.is_empty() {
-        set("http_hosts", args.http_host.clone().into());
+    for (key, texts) in [("http_hosts", &args.http_host), ("etcd_endpoints", &args.cluster.etcd)] {
+        if !texts.is_empty() {
+            set(key, texts.clone().into());
+        }
     }
     if let (Some(listen), None) = (&args.listen, &args.http)
         && listen.parse::<SocketAddr>().is_ok_and(|address| address.port() == 0)
@@ -256,6 +329,8 @@ fn overlaid(mut file: toml::Table, args: &ControllerArgs) -> Result<toml::Table,
         ("allow_remote", args.access.allow_remote),
         ("plaintext_off_loopback", args.tls.plaintext_off_loopback),
         ("trace_plaintext_off_loopback", args.traces.trace_plaintext_off_loopback),
+        ("cluster_seed", args.cluster.cluster_seed),
+        ("etcd_plaintext_off_loopback", args.cluster.etcd_plaintext_off_loopback),
     ];
     for (key, _) in given_up.into_iter().filter(|(_, given)| *given) {
         file.insert(key.to_owned(), toml::Value::Boolean(true));

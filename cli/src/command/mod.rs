@@ -5,6 +5,7 @@ pub(crate) mod audit;
 pub(crate) mod bind;
 pub(crate) mod cert;
 pub(crate) mod client;
+pub(crate) mod cluster;
 pub(crate) mod completions;
 pub(crate) mod context;
 pub(crate) mod controller;

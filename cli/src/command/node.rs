@@ -14,6 +14,7 @@ use tokio::sync::watch;
 
 use crate::args::Global;
 use crate::demo::worker;
+use crate::endpoints;
 use crate::error::CliError;
 use crate::node::{AdmissionLog, Governor, NotRun, Ran};
 use crate::output::{Output, print};
@@ -112,7 +113,7 @@ pub(crate) async fn run(args: NodeArgs, global: &Global) -> Result<(), CliError>
     let tls = global.tls();
     let own = || own_identity(tls.own_name().as_deref(), args.journal.is_some());
     let identity = args.identity.clone().unwrap_or_else(own);
-    let mut builder = Client::builder([&global.endpoint], &identity)
+    let mut builder = Client::builder(endpoints::each(&global.endpoint), &identity)
         .tls(tls)
         .agent(concat!("tidegate-node/", env!("CARGO_PKG_VERSION")));
     if let Some(token) = global.token() {

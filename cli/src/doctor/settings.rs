@@ -89,6 +89,9 @@ fn in_force(config: &Config) -> Vec<(&'static str, String)> {
     let is_required = config.authentication() == Authentication::Required;
     let hosts = config.http_hosts.join(", ");
     let (thresholds, traces) = (config.alarms.thresholds, config.traces.as_ref());
+    let cluster = config.cluster.as_ref();
+    let etcd = cluster.map(|cluster| cluster.etcd.written());
+    let etcd = etcd.as_ref();
     let file = |path: Option<&PathBuf>| path.map_or_else(none, |path| path.display().to_string());
     vec![
         ("store", config.store.display().to_string()),
@@ -119,6 +122,17 @@ fn in_force(config: &Config) -> Vec<(&'static str, String)> {
         ("trace_headers_file", file(traces.and_then(|traces| traces.headers_file.as_ref()))),
         ("trace_ca", file(traces.and_then(|traces| traces.authorities.as_ref()))),
         ("trace_plaintext_off_loopback", traces.is_some_and(|traces| traces.plaintext).to_string()),
+        ("etcd_endpoints", etcd.map_or_else(none, |etcd| etcd.endpoints.join(", "))),
+        ("etcd_ca", file(etcd.and_then(|etcd| etcd.ca.as_ref()))),
+        ("etcd_cert", file(etcd.and_then(|etcd| etcd.cert.as_ref()))),
+        ("etcd_key", file(etcd.and_then(|etcd| etcd.key.as_ref()))),
+        ("etcd_user", etcd.and_then(|etcd| etcd.user.clone()).unwrap_or_else(none)),
+        ("etcd_password_file", file(etcd.and_then(|etcd| etcd.password_file.as_ref()))),
+        ("etcd_plaintext_off_loopback", etcd.is_some_and(|etcd| etcd.plaintext).to_string()),
+        ("cluster_name", cluster.map_or_else(none, |cluster| cluster.name.clone())),
+        ("cluster_prefix", cluster.map_or_else(none, |cluster| cluster.prefix.clone())),
+        ("cluster_address", cluster.and_then(|cluster| cluster.address.clone()).unwrap_or_else(none)),
+        ("cluster_seed", cluster.is_some_and(|cluster| cluster.seed).to_string()),
     ]
 }
 

@@ -22,9 +22,14 @@ fn dashed(setting: &str) -> String {
 
 #[test]
 fn every_setting_of_a_controller_has_a_flag() {
-    let renamed: BTreeMap<&str, &str> =
-        [("store", "data"), ("grpc_listen", "listen"), ("http_listen", "http"), ("http_hosts", "http-host")]
-            .into();
+    let renamed: BTreeMap<&str, &str> = [
+        ("store", "data"),
+        ("grpc_listen", "listen"),
+        ("http_listen", "http"),
+        ("http_hosts", "http-host"),
+        ("etcd_endpoints", "etcd"),
+    ]
+    .into();
     // A name that no setting has is answered with those that there are.
     let errors = Config::parse("no_such_setting = 1").unwrap_err();
     let [ConfigError::Unknown { known, .. }] = errors.as_slice() else { panic!("{errors:?}") };

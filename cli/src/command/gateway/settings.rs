@@ -18,6 +18,7 @@ use tidegate_gateway::{
 use tidegate_tls::ClientFiles;
 use tidegate_traces::{TraceSettings, Written};
 
+use crate::endpoints;
 use crate::error::{CliError, listed};
 
 /// Most threads, and most sessions.
@@ -329,7 +330,7 @@ impl Settings {
         let identity = self.identity.unwrap_or_else(certified);
         let proxies = Networks::parse(self.proxy_from.iter().map(String::as_str));
         let config = Config {
-            endpoints: if self.controller.is_empty() { vec![endpoint.to_owned()] } else { self.controller },
+            endpoints: if self.controller.is_empty() { endpoints::all(endpoint) } else { self.controller },
             controller_tls,
             controller_token: self.controller_token_file.map(Token::file).or(token),
             identity,
