@@ -3,6 +3,7 @@
 pub mod chaos;
 pub mod child;
 pub mod cluster;
+pub mod controllers;
 pub mod error;
 pub mod finding;
 pub mod glance;

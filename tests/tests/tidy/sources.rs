@@ -9,7 +9,7 @@ const LONGEST: usize = 400;
 const LONGER: [(&str, usize, &str); 0] = [];
 
 /// Tests that sleep, and what for. Others wait for a state.
-const SLEEPS: [(&str, &str); 12] = [
+const SLEEPS: [(&str, &str); 13] = [
     ("cli/tests/cli/gateway/still.rs", "nothing happens for a while, which is what is tested"),
     ("console/tests/browser/stage.rs", "polls a browser"),
     ("controller/tests/it/takeover.rs", "polls another process's clock"),
@@ -21,6 +21,7 @@ const SLEEPS: [(&str, &str); 12] = [
     ("gateway/tests/gateway/pressure.rs", "paces load"),
     ("tests/tests/restore.rs", "polls a process"),
     ("tests/tests/stopped.rs", "stops a process at a moment of its lease"),
+    ("tests/tests/takeover.rs", "polls nodes"),
     ("tests/tests/unwritable.rs", "polls a process"),
 ];
 

@@ -1,0 +1,193 @@
+//! Controllers of one cluster as processes, with their state in members of etcd.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use tidegate_proto::v1::StatusRequest;
+use tidegate_proto::v1::admin_client::AdminClient;
+use tidegate_test_servers::{Etcd, free_port};
+use tonic::transport::{Channel, Endpoint};
+
+use super::child::Process;
+use super::error::{ClusterError, PATIENCE, io};
+
+/// Between two looks at who leads.
+const LOOK: Duration = Duration::from_millis(10);
+/// An answer to such a look comes at once, or not at all: from a process that stands still.
+const ANSWER: Duration = Duration::from_millis(300);
+
+/// Controllers with their state in etcd; all are killed when this is dropped.
+#[derive(Debug)]
+pub struct Controllers {
+    /// The members of etcd.
+    pub etcd: Etcd,
+    folder: PathBuf,
+    tidegate: PathBuf,
+    ports: Vec<(u16, u16)>,
+    processes: Vec<Option<Process>>,
+}
+
+impl Controllers {
+    /// A cluster of `count` controllers, of which none runs yet. `load_node` is a binary beside `tidegate`.
+    ///
+    /// # Errors
+    /// The binary is not built, etcd does not start, or no ports are free.
+    pub fn new(folder: &Path, load_node: &Path, count: usize) -> Result<Self, ClusterError> {
+        let tidegate = load_node.with_file_name("tidegate");
+        if !tidegate.exists() {
+            return Err(ClusterError::NotBuilt(tidegate));
+        }
+        let etcd = Etcd::start(3, &[]).map_err(|error| ClusterError::Refused {
+            what: "start etcd".to_owned(),
+            reason: error.to_string(),
+        })?;
+        let port = || free_port().map_err(ClusterError::Port);
+        let ports = (0..count).map(|_| Ok((port()?, port()?))).collect::<Result<_, ClusterError>>()?;
+        let processes = (0..count).map(|_| None).collect();
+        Ok(Self { etcd, folder: folder.to_owned(), tidegate, ports, processes })
+    }
+
+    /// Starts a controller, without waiting for it.
+    ///
+    /// # Errors
+    /// There is no such process.
+    pub fn start(&mut self, index: usize) -> Result<(), ClusterError> {
+        let Some((grpc, rest)) = self.ports.get(index).copied() else { return Ok(()) };
+        let name = format!("c{index}");
+        let mut command = Command::new(&self.tidegate);
+        command
+            .arg("controller")
+            .arg("--data")
+            .arg(self.folder.join(&name))
+            .args(["--listen", &local(grpc).to_string(), "--http", &local(rest).to_string()])
+            .args(["--cluster-name", &name]);
+        for endpoint in self.etcd.endpoints() {
+            command.args(["--etcd", &endpoint]);
+        }
+        let process = Process::start(command, &name, &self.folder)?;
+        if let Some(place) = self.processes.get_mut(index) {
+            *place = Some(process);
+        }
+        Ok(())
+    }
+
+    /// A controller's process, while it runs.
+    pub fn process(&mut self, index: usize) -> Option<&mut Process> {
+        self.processes.get_mut(index).and_then(Option::as_mut)
+    }
+
+    /// `kill -9` of a controller.
+    pub fn kill(&mut self, index: usize) {
+        self.processes.get_mut(index).and_then(Option::take).into_iter().for_each(Process::kill);
+    }
+
+    /// Asks a controller to end, and waits for it.
+    ///
+    /// # Errors
+    /// It does not end in time, or with an error.
+    pub async fn end(&mut self, index: usize) -> Result<(), ClusterError> {
+        let Some(mut process) = self.processes.get_mut(index).and_then(Option::take) else { return Ok(()) };
+        process.terminate();
+        let status = process.end_within(PATIENCE).await?;
+        if status.success() { Ok(()) } else { Err(process.unexpected(status)) }
+    }
+
+    /// Where all of them answer.
+    pub fn endpoints(&self) -> Vec<String> {
+        self.ports.iter().map(|(grpc, _)| format!("http://{}", local(*grpc))).collect()
+    }
+
+    /// The one that leads, if one answers that it does, and its epoch.
+    pub async fn leader(&self) -> Option<(usize, u64)> {
+        for (index, endpoint) in self.endpoints().into_iter().enumerate() {
+            let asked = async {
+                let mut admin = AdminClient::new(Endpoint::from_shared(endpoint).ok()?.connect().await.ok()?);
+                Some(admin.status(StatusRequest {}).await.ok()?.into_inner().epoch)
+            };
+            if let Ok(Some(epoch)) = tokio::time::timeout(ANSWER, asked).await {
+                return Some((index, epoch));
+            }
+        }
+        None
+    }
+
+    /// Waits until a controller other than `not` leads.
+    ///
+    /// # Errors
+    /// None does in time.
+    pub async fn successor(&self, not: Option<usize>) -> Result<(usize, u64), ClusterError> {
+        let found = async {
+            loop {
+                match self.leader().await {
+                    Some((index, epoch)) if Some(index) != not => return (index, epoch),
+                    _ => tokio::time::sleep(LOOK).await,
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, found).await.map_err(|_| ClusterError::TooLate {
+            what: "a controller that leads".to_owned(),
+            log: self.logs(),
+        })
+    }
+
+    /// Waits until a controller says that it stands by.
+    ///
+    /// # Errors
+    /// It does not in time.
+    pub async fn stands_by(&self, index: usize) -> Result<(), ClusterError> {
+        let said = async {
+            loop {
+                if let Ok(mut admin) = self.admin(index).await
+                    && let Err(status) = admin.status(StatusRequest {}).await
+                    && status.message().contains("is a standby of")
+                {
+                    return;
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        let late = tokio::time::timeout(PATIENCE, said).await;
+        late.map_err(|_| ClusterError::TooLate { what: format!("c{index} standing by"), log: self.logs() })
+    }
+
+    /// The admin service of a controller.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub async fn admin(&self, index: usize) -> Result<AdminClient<Channel>, ClusterError> {
+        let refused = |reason: String| ClusterError::Refused { what: "connect".to_owned(), reason };
+        let endpoint = self.endpoints().into_iter().nth(index).unwrap_or_default();
+        let endpoint = Endpoint::from_shared(endpoint).map_err(|error| refused(error.to_string()))?;
+        Ok(AdminClient::new(endpoint.connect().await.map_err(|error| refused(error.to_string()))?))
+    }
+
+    /// The lines that a command of the binary prints, which is given all addresses.
+    ///
+    /// # Errors
+    /// It fails.
+    pub fn tidegate(&self, arguments: &[&str]) -> Result<Vec<String>, ClusterError> {
+        let mut command = Command::new(&self.tidegate);
+        let output = command.args(arguments).args(["--endpoint", &self.endpoints().join(",")]).output();
+        let output = output.map_err(io("run tidegate"))?;
+        if !output.status.success() {
+            let reason = String::from_utf8_lossy(&output.stderr).into_owned();
+            return Err(ClusterError::Refused { what: arguments.join(" "), reason });
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
+    }
+
+    /// The last lines of all logs.
+    pub fn logs(&self) -> String {
+        let tails = self.processes.iter().enumerate().map(|(index, process)| {
+            let tail = process.as_ref().map_or_else(|| "is down".to_owned(), Process::tail);
+            format!("c{index}: {tail}")
+        });
+        tails.collect::<Vec<_>>().join("\n")
+    }
+}
+
+fn local(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
