@@ -31,11 +31,12 @@ use browser::{Viewers, get, named};
 /// Groups, and statement templates.
 const MANY: usize = 10_000;
 /// Pages whose time is measured: the first of a list, one from its middle, a search, and one of a group.
-const PAGES: [&str; 6] = [
+const PAGES: [&str; 7] = [
     "/console",
     "/console/groups",
     "/console/groups?skip=5000",
     "/console/statements",
+    "/console/statements?skip=5000",
     "/console/statements?q=table_77",
     "/console/groups/tenant-00077",
 ];
