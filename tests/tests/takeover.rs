@@ -1,6 +1,6 @@
-//! Three controllers on three members of etcd, with the real binaries: whoever leads is killed, stopped, or asked to
-//! end, and so is the member of etcd that leads. Another controller leads soon, no window passes the bound, no definition
-//! is lost, and every RU is counted once.
+//! Three controllers on three members of etcd, with the real binaries: the one that leads is killed, stopped, or asked
+//! to end, and so is the member of etcd that leads. Another controller leads soon, no window passes the bound, no
+//! definition is lost, and every RU is counted once.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
