@@ -5,7 +5,6 @@ mod judge;
 mod link;
 mod machine;
 mod nodes;
-mod place;
 mod world;
 
 use std::sync::Arc;

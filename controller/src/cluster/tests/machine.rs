@@ -14,12 +14,12 @@ use super::super::waiting::View;
 use super::judge::Judge;
 use super::link::{Life, Link};
 use super::nodes;
-use super::place::Memory;
 use super::world::{Draws, MS, SECOND, World};
 use crate::audit::Actor;
 use crate::clock::Clock;
 use crate::service::{Service, ServiceConfig, Succession};
 use crate::store::StoreError;
+use crate::store::replicated::tests::memory::Memory;
 use crate::store::replicated::{Owner, ReplicatedStore, Settings};
 
 /// The name of all things in the shared store.
@@ -34,7 +34,7 @@ pub(super) struct Machine {
     zero: u64,
     ppm: i64,
     fence: Span,
-    place: Memory,
+    place: Arc<Memory>,
     state: Mutex<State>,
 }
 
@@ -205,7 +205,7 @@ fn stand(world: &Arc<World>, at: usize, life: &Life, before: Option<u64>) -> (Ro
     let standby = Standby {
         consensus: Arc::new(Link { world: Arc::clone(world), machine: at, life: Arc::clone(life) }),
         prefix: PREFIX.to_owned(),
-        place: Arc::new(world.machines[at].place.clone()),
+        place: Arc::<Memory>::clone(&world.machines[at].place),
         seed: false,
         settings,
         clocks: EngineConfig::default(),

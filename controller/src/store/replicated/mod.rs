@@ -27,7 +27,7 @@ mod restore;
 mod scope;
 mod segment;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod writing;
 
 pub use calls::Settings;

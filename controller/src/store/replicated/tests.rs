@@ -1,6 +1,6 @@
 //! The log over a model of the shared store, with faults from seeds, judged by a plain list of what was asked for.
 
-mod memory;
+pub(crate) mod memory;
 mod rules;
 mod world;
 

@@ -9,34 +9,34 @@ use super::super::place::{Fresh, Place};
 
 /// The place.
 #[derive(Default)]
-pub(super) struct Memory(Arc<Mutex<Arc<Rows>>>);
+pub(crate) struct Memory(Arc<Mutex<Arc<Rows>>>);
 
 #[derive(Default)]
-pub(super) struct Rows {
+pub(crate) struct Rows {
     rows: Mutex<super::Rows>,
     fails: AtomicBool,
 }
 
 impl Memory {
-    pub(super) fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         let memory = Arc::new(Self::default());
         memory.wipe();
         memory
     }
 
-    pub(super) fn store(&self) -> Arc<Rows> {
+    pub(crate) fn store(&self) -> Arc<Rows> {
         Arc::clone(&self.0.lock().unwrap())
     }
 
     /// As if the file had been deleted.
-    pub(super) fn wipe(&self) {
+    pub(crate) fn wipe(&self) {
         let rows = Rows::default();
         rows.commit(&[format_row()]).unwrap();
         *self.0.lock().unwrap() = Arc::new(rows);
     }
 
     /// Whether commits fail from now on.
-    pub(super) fn fail(&self, fails: bool) {
+    pub(crate) fn fail(&self, fails: bool) {
         self.store().fails.store(fails, Ordering::SeqCst);
     }
 }
