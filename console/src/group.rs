@@ -13,7 +13,7 @@ use crate::history::{self, Bucket, Range};
 use crate::link::Link;
 use crate::present::{GroupNow, Present};
 use crate::quantity::{amount, grouped, rate, short, span};
-use crate::samples::{Sample, largest};
+use crate::samples::Seconds;
 use crate::viewer::Viewer;
 use crate::why::Why;
 use crate::{audit, removal, statement, statements};
@@ -33,7 +33,7 @@ pub struct Group<'g> {
     /// What the chart shows.
     pub range: Range,
     /// See `range`: the last seconds.
-    pub samples: &'g [Arc<Sample>],
+    pub seconds: &'g Seconds,
     /// See `range`: what is stored.
     pub buckets: &'g [Bucket],
     /// Names that the chart leaves out.
@@ -143,15 +143,12 @@ impl Group<'_> {
 
     /// The group and those below it, second by second.
     fn live_chart(&self) -> Markup {
-        let mut names: Vec<Arc<str>> = largest(self.samples, usize::MAX);
-        names.retain(|name| self.present.way_up(name).any(|group| group.name() == self.now.name()));
-        names.truncate(COLOURS);
-        let series = names.iter().map(|name| Series {
-            name: name.to_string(),
-            values: self.samples.iter().map(|sample| sample.of_group(name).0).collect(),
-        });
-        let times = self.samples.iter().map(|sample| sample.unix_ms).collect();
-        self.chart("RU/s of it and the groups below, last five minutes", times, series.collect())
+        let is_below =
+            |name: &&Arc<str>| self.present.way_up(name).any(|group| group.name() == self.now.name());
+        let names = self.seconds.by_use().iter().filter(is_below).take(COLOURS);
+        let series = names.map(|name| Series { name: name.to_string(), values: self.seconds.of_group(name) });
+        let series = series.collect();
+        self.chart("RU/s of it and the groups below, last five minutes", self.seconds.times(), series)
     }
 
     /// What it used before, by cause.
@@ -188,12 +185,12 @@ impl Group<'_> {
     }
 
     fn below(&self) -> Markup {
-        let below = self.present.children(self.now.name());
+        let below: Vec<_> = self.present.children(self.now.name()).collect();
         html! {
             @if !below.is_empty() {
                 section aria-labelledby="below" { h2 #below { "Groups below" }
                     div.scrolls tabindex="0" role="group" aria-labelledby="below" { table { thead { tr { th scope="col" { "Group" } th.number scope="col" { "Limit" } th.number scope="col" { "Uses" } th.number scope="col" { "Waiting" } } }
-                    tbody { @for group in below.iter().filter_map(|name| self.present.get(name)) { tr {
+                    tbody { @for group in below { tr {
                         th scope="row" { a href=(Link::group(group.name())) { (group.name()) } }
                         td.number { @match group.limit() { Some(limit) => { (short(limit.0.into())) " RU/s" } None => "none" } }
                         td.number { (short(group.used.0.into())) " RU/s" } td.number { (grouped(group.waiting.into())) }
@@ -263,26 +260,23 @@ mod tests {
     use super::*;
     use crate::frame::tests::viewer;
     use crate::present::tests::group;
+    use crate::samples::{Recent, Sample};
 
     fn page(range: Range, may_change: bool) -> String {
-        let present = Present::of(
-            3_600_000,
-            [group("a", "", 10, 1), group("b", "a", 0, 2), group("z", "", 0, 9)],
-            false,
-        );
-        let used = |rate| {
-            Arc::new(Sample::of(
-                1_000,
-                vec![(Arc::from("b"), Rate::whole(rate)), (Arc::from("z"), Rate::whole(9))],
-            ))
-        };
+        let groups = [group("a", "", 10, 1), group("b", "a", 0, 2), group("z", "", 0, 9)];
+        let present = Present::of(3_600_000, groups);
+        let mut recent = Recent::default();
+        for rate in [1, 2] {
+            let used = vec![(Arc::from("b"), Rate::whole(rate)), (Arc::from("z"), Rate::whole(9))];
+            recent.push(Sample::of(1_000, used));
+        }
         let bindings = [v1::Binding { tenant: "acme".to_owned(), ..v1::Binding::default() }];
         let group = Group {
             now: present.get("a").unwrap(),
             present: &present,
             is_recovering: false,
             range,
-            samples: &[used(1), used(2)],
+            seconds: &recent.seconds(),
             buckets: &[Bucket { start_s: 3_480, parts: [60_000_000, 0, 0, 0, 0] }],
             hidden: &[],
             leases: &[],

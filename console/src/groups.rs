@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn a_tree_keeps_its_shape_and_an_order_does_not() {
         let groups = [group("a", "", 10, 1), group("b", "a", 0, 5), group("c", "", 50, 3)];
-        let present = Present::of(1, groups, false);
+        let present = Present::of(1, groups);
         assert_eq!(names(&list(&present, "", "", 0)), [(0, "a"), (1, "b"), (0, "c")]);
         assert_eq!(
             names(&list(&present, "", "used", 0)),
@@ -246,7 +246,7 @@ mod tests {
             waits: Some(Summary { p99_us, ..Summary::default() }),
             ..group(name, "", 10, 1)
         };
-        let present = Present::of(1, [group("a", "", 10, 1), waits("b", 80), waits("c", 327_680)], false);
+        let present = Present::of(1, [group("a", "", 10, 1), waits("b", 80), waits("c", 327_680)]);
         let list = list(&present, "", "wait", 0);
         assert_eq!(names(&list), [(0, "c"), (0, "b"), (0, "a")]);
         let text = list.live().into_string();
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn ten_thousand_groups_come_in_pages() {
         let all = (0..10_000).map(|at| group(&format!("g{at:05}"), "", 10, 1));
-        let present = Present::of(1, all, false);
+        let present = Present::of(1, all);
         let text = list(&present, "", "", 9_950).live().into_string();
         assert_eq!(text.matches("id=\"group-").count(), 50);
         assert!(text.contains("9,951 to 10,000 of 10,000") && text.contains("skip=9850"), "{text}");
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn who_may_not_change_gets_no_way_to() {
-        let present = Present::of(1, [group("a", "", 1, 1)], false);
+        let present = Present::of(1, [group("a", "", 1, 1)]);
         let page = |may| list(&present, "", "", 0).page(&viewer(may, true)).into_string();
         assert!(page(true).contains("/console/groups/new") && !page(false).contains("/console/groups/new"));
         assert!(list(&present, "", "", 0).csv().starts_with("group,parent,"));

@@ -1,7 +1,5 @@
 //! The first page: who uses what now, who waits and why, and what is wrong.
 
-use std::sync::Arc;
-
 use maud::{Markup, html};
 use tidegate_core::units::Rate;
 use tidegate_proto::v1;
@@ -11,7 +9,7 @@ use crate::frame::{self, Place, warnings};
 use crate::link::Link;
 use crate::present::{GroupNow, Present};
 use crate::quantity::{grouped, micro, rate, short, span};
-use crate::samples::{Sample, largest};
+use crate::samples::Seconds;
 use crate::statements;
 use crate::viewer::Viewer;
 use crate::why::Why;
@@ -40,7 +38,7 @@ pub struct Overview<'o> {
     /// All groups that are seen.
     pub present: &'o Present,
     /// The last seconds.
-    pub samples: &'o [Arc<Sample>],
+    pub seconds: &'o Seconds,
     /// The statements that cost most.
     pub dearest: &'o [v1::StatementRow],
     /// Names that the chart leaves out.
@@ -79,7 +77,7 @@ impl Overview<'_> {
     }
 
     fn figures(&self) -> Markup {
-        let used = self.samples.last().map_or(Rate::ZERO, |sample| sample.total());
+        let used = self.seconds.all().last().map_or(Rate::ZERO, |sample| sample.total);
         let waiting: u64 = self.present.all().map(|group| group.waiting).fold(0, u64::saturating_add);
         let throttled = self.present.all().filter(|group| group.is_throttled()).count();
         html! {
@@ -101,26 +99,22 @@ impl Overview<'_> {
     }
 
     fn chart(&self) -> Markup {
-        let names = largest(self.samples, COLOURS - 1);
-        let mut series: Vec<Series> = names
-            .iter()
-            .map(|name| Series {
-                name: name.to_string(),
-                values: self.samples.iter().map(|sample| sample.of_group(name).0).collect(),
-            })
+        let named = self.seconds.by_use().iter().take(COLOURS - 1);
+        let mut series: Vec<Series> = named
+            .map(|name| Series { name: name.to_string(), values: self.seconds.of_group(name) })
             .collect();
-        let rest = |sample: &Arc<Sample>| {
-            let named: i64 = names.iter().map(|name| sample.of_group(name).0).fold(0, i64::saturating_add);
-            sample.total().0.saturating_sub(named)
-        };
-        let rest: Vec<i64> = self.samples.iter().map(rest).collect();
+        let rest = self.seconds.all().iter().enumerate().map(|(at, sample)| {
+            let named = series.iter().filter_map(|series| series.values.get(at));
+            named.fold(sample.total.0, |rest, value| rest.saturating_sub(*value))
+        });
+        let rest: Vec<i64> = rest.collect();
         if rest.iter().any(|value| *value > 0) {
             series.push(Series { name: OTHERS.to_owned(), values: rest });
         }
         let capacity = self.status.and_then(|status| micro(&status.capacity));
         let chart = Chart {
             title: "RU/s by group over the last five minutes",
-            times: self.samples.iter().map(|sample| sample.unix_ms).collect(),
+            times: self.seconds.times(),
             series,
             limit: capacity.and_then(|micro| i64::try_from(micro).ok()).map(|micro| (micro, "capacity")),
             hidden: self.hidden,
@@ -176,18 +170,26 @@ fn first_steps(viewer: &Viewer) -> Markup {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::frame::tests::viewer;
     use crate::present::tests::group;
+    use crate::samples::{Recent, Sample};
 
-    fn sample(used: &[(&str, i64)]) -> Arc<Sample> {
-        let used = used.iter().map(|(name, rate)| (Arc::from(*name), Rate::whole(*rate))).collect();
-        Arc::new(Sample::of(1_000, used))
+    /// Two seconds in which these groups used so much, in RU/s.
+    fn seconds(used: &[(&str, i64)]) -> Seconds {
+        let mut recent = Recent::default();
+        for unix_ms in [1_000, 2_000] {
+            let used = used.iter().map(|(name, rate)| (Arc::from(*name), Rate::whole(*rate))).collect();
+            recent.push(Sample::of(unix_ms, used));
+        }
+        recent.seconds()
     }
 
-    fn page(status: Option<&v1::StatusReply>, present: &Present, samples: &[Arc<Sample>]) -> String {
+    fn page(status: Option<&v1::StatusReply>, present: &Present, seconds: &Seconds) -> String {
         let nodes = NodeCount { connected: 3, silent: 1 };
-        let overview = Overview { status, nodes, present, samples, dearest: &[], hidden: &[] };
+        let overview = Overview { status, nodes, present, seconds, dearest: &[], hidden: &[] };
         overview.page(&viewer(true, status.is_some())).into_string()
     }
 
@@ -195,8 +197,8 @@ mod tests {
     fn groups_without_a_colour_of_their_own_are_one_sum() {
         let names: Vec<String> = (0..COLOURS + 2).map(|at| format!("g{at}")).collect();
         let used: Vec<(&str, i64)> = names.iter().map(String::as_str).zip(1..).collect();
-        let present = Present::of(1, used.iter().map(|(name, rate)| group(name, "", 0, *rate)), false);
-        let text = page(None, &present, &[sample(&used), sample(&used)]);
+        let present = Present::of(1, used.iter().map(|(name, rate)| group(name, "", 0, *rate)));
+        let text = page(None, &present, &seconds(&used));
         assert_eq!(text.matches("<polygon").count(), COLOURS);
         assert!(text.contains("all others 6"), "the three smallest: {text}");
     }
@@ -204,16 +206,16 @@ mod tests {
     #[test]
     fn who_waits_is_listed_with_the_reason_and_others_are_not() {
         let waits = GroupNow { waiting: 7, leases: 1, ..group("busy", "", 10, 10) };
-        let present = Present::of(1, [waits, group("calm", "", 10, 1)], false);
+        let present = Present::of(1, [waits, group("calm", "", 10, 1)]);
         let status = v1::StatusReply { capacity: "500".to_owned(), ..v1::StatusReply::default() };
-        let text = page(Some(&status), &present, &[sample(&[("busy", 10)]), sample(&[("busy", 10)])]);
+        let text = page(Some(&status), &present, &seconds(&[("busy", 10)]));
         assert!(text.contains("it uses its own rate") && text.contains("waits-busy"), "{text}");
         assert!(!text.contains("waits-calm") && text.contains("class=\"limit\""), "{text}");
     }
 
     #[test]
     fn a_viewer_without_the_whole_sees_neither_nodes_nor_capacity() {
-        let text = page(None, &Present::of(1, [group("a", "", 1, 1)], false), &[]);
+        let text = page(None, &Present::of(1, [group("a", "", 1, 1)]), &Seconds::default());
         assert!(!text.contains("Capacity") && !text.contains("Nodes"), "{text}");
     }
 }

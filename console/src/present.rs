@@ -1,6 +1,6 @@
 //! What groups do at this moment, as a tree: a group's figures include those of the groups below it where it says so.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tidegate_core::quota::{SPENT_PERCENT, reaches};
@@ -110,64 +110,105 @@ pub fn limit(group: &v1::Group) -> Option<Rate> {
     }
 }
 
+/// The definitions of groups as a tree, which is the same at all moments between two changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tree {
+    groups: Vec<Arc<v1::Group>>,
+    /// The place of a name in `groups`; so are all numbers below.
+    places: HashMap<String, usize>,
+    above: Vec<Option<usize>>,
+    below: Vec<Vec<usize>>,
+    /// All that hang from the top, as a walk, each with its depth.
+    walk: Vec<(usize, usize)>,
+}
+
+impl Tree {
+    /// The tree of these definitions.
+    pub fn of(groups: impl IntoIterator<Item = Arc<v1::Group>>) -> Self {
+        let mut groups: Vec<_> = groups.into_iter().collect();
+        groups.sort_by(|one, other| one.name.cmp(&other.name));
+        let places: HashMap<String, usize> =
+            groups.iter().enumerate().map(|(at, group)| (group.name.clone(), at)).collect();
+        // A tenant does not see each group above its own.
+        let above: Vec<_> = groups.iter().map(|group| places.get(&group.parent).copied()).collect();
+        let (mut below, mut top) = (vec![Vec::new(); groups.len()], Vec::new());
+        for (at, above) in above.iter().enumerate() {
+            above.and_then(|above| below.get_mut(above)).unwrap_or(&mut top).push(at);
+        }
+        // Definitions never form a ring; those of an answer that says so hang from nowhere, and are not walked.
+        let mut walk = Vec::with_capacity(groups.len());
+        let mut open: Vec<(usize, usize)> = top.iter().rev().map(|at| (0, *at)).collect();
+        while let Some((depth, at)) = open.pop() {
+            walk.push((depth, at));
+            let children = below.get(at).into_iter().flatten();
+            open.extend(children.rev().map(|child| (depth.saturating_add(1), *child)));
+        }
+        Self { groups, places, above, below, walk }
+    }
+}
+
 /// All groups of one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Present {
     /// When it was, in Unix milliseconds.
     pub unix_ms: u64,
-    /// By name.
-    groups: BTreeMap<String, GroupNow>,
-    /// The names of groups by the name of the group above; the empty name is the top.
-    below: BTreeMap<String, Vec<String>>,
     /// Not all leases were looked at: there are more than one answer holds.
     pub is_partial: bool,
+    tree: Arc<Tree>,
+    /// In the order of the tree's.
+    groups: Vec<GroupNow>,
 }
 
 impl Present {
-    /// These groups as a tree.
-    pub fn of(unix_ms: u64, groups: impl IntoIterator<Item = GroupNow>, is_partial: bool) -> Self {
-        let groups: BTreeMap<String, GroupNow> =
-            groups.into_iter().map(|group| (group.name().to_owned(), group)).collect();
-        let mut below: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for group in groups.values() {
-            // A tenant does not see each group above its own.
-            let above = &group.group.parent;
-            let above = if groups.contains_key(above) { above.clone() } else { String::new() };
-            below.entry(above).or_default().push(group.name().to_owned());
-        }
-        let mut present = Self { unix_ms, groups, below, is_partial };
-        let top = present.children("").to_vec();
-        top.iter().for_each(|name| {
-            present.sum_up(name, 0);
-        });
-        present
+    /// These groups, each with what it does by itself.
+    pub fn of(unix_ms: u64, groups: impl IntoIterator<Item = GroupNow>) -> Self {
+        let mut groups: Vec<_> = groups.into_iter().collect();
+        groups.sort_by(|one, other| one.name().cmp(other.name()));
+        let tree = Arc::new(Tree::of(groups.iter().map(|group| Arc::clone(&group.group))));
+        Self { unix_ms, is_partial: false, tree, groups }.summed()
     }
 
-    /// Adds what is below a group to it; returns its RU/s: used, leased and asked for.
-    fn sum_up(&mut self, name: &str, depth: usize) -> [Rate; 3] {
-        // Definitions never form a ring; an answer that says so must not hold anyone up.
-        let below = if depth > self.groups.len() { Vec::new() } else { self.children(name).to_vec() };
-        let mut sums = [Rate::ZERO; 3];
-        for child in below {
-            let of_child = self.sum_up(&child, depth.saturating_add(1));
-            sums.iter_mut().zip(of_child).for_each(|(sum, rate)| *sum = Rate(sum.0.saturating_add(rate.0)));
+    /// The groups of a tree, of which no more is known yet.
+    pub fn idle(unix_ms: u64, tree: Arc<Tree>) -> Self {
+        let groups = tree.groups.iter().map(|group| GroupNow::idle(Arc::clone(group))).collect();
+        Self { unix_ms, is_partial: false, tree, groups }
+    }
+
+    /// The group of this name, to say what it does by itself; [`Self::summed`] follows.
+    pub fn group_mut(&mut self, name: &str) -> Option<&mut GroupNow> {
+        self.groups.get_mut(*self.tree.places.get(name)?)
+    }
+
+    /// With what is below each group added to it.
+    pub fn summed(mut self) -> Self {
+        // RU/s of what is below a group: used, leased and asked for.
+        let mut below = vec![[Rate::ZERO; 3]; self.groups.len()];
+        for &(_, at) in self.tree.walk.iter().rev() {
+            let (Some(group), Some(&[used, leased, demand])) = (self.groups.get_mut(at), below.get(at))
+            else {
+                continue;
+            };
+            group.used = Rate(group.own.0.saturating_add(used.0));
+            // The controller's figures of a group with leases include those of the groups below it already.
+            (group.leased, group.demand) = (group.leased.max(leased), group.demand.max(demand));
+            let sums = self.tree.above.get(at).copied().flatten().and_then(|above| below.get_mut(above));
+            let rates = [group.used, group.leased, group.demand];
+            sums.into_iter()
+                .flatten()
+                .zip(rates)
+                .for_each(|(sum, rate)| *sum = Rate(sum.0.saturating_add(rate.0)));
         }
-        let Some(group) = self.groups.get_mut(name) else { return sums };
-        let [used, leased, demand] = sums;
-        group.used = Rate(group.own.0.saturating_add(used.0));
-        // The controller's figures of a group with leases include those of the groups below it already.
-        (group.leased, group.demand) = (group.leased.max(leased), group.demand.max(demand));
-        [group.used, group.leased, group.demand]
+        self
     }
 
     /// The group of this name.
     pub fn get(&self, name: &str) -> Option<&GroupNow> {
-        self.groups.get(name)
+        self.groups.get(*self.tree.places.get(name)?)
     }
 
     /// All groups, by name.
     pub fn all(&self) -> impl Iterator<Item = &GroupNow> {
-        self.groups.values()
+        self.groups.iter()
     }
 
     /// How many they are.
@@ -180,27 +221,22 @@ impl Present {
         self.groups.is_empty()
     }
 
-    /// The names of the groups right below one; of the top without a name.
-    pub fn children(&self, name: &str) -> &[String] {
-        self.below.get(name).map_or(&[], Vec::as_slice)
+    /// The groups right below one, by name.
+    pub fn children(&self, name: &str) -> impl Iterator<Item = &GroupNow> {
+        let below = self.tree.places.get(name).and_then(|at| self.tree.below.get(*at));
+        below.into_iter().flatten().filter_map(|at| self.groups.get(*at))
     }
 
     /// A group and those above it, from itself up.
-    pub fn way_up<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a GroupNow> {
-        let above = |group: &&'a GroupNow| self.groups.get(&group.group.parent);
-        std::iter::successors(self.groups.get(name), above).take(self.groups.len())
+    pub fn way_up(&self, name: &str) -> impl Iterator<Item = &GroupNow> {
+        let above = |at: &usize| self.tree.above.get(*at).copied().flatten();
+        let up = std::iter::successors(self.tree.places.get(name).copied(), above).take(self.groups.len());
+        up.filter_map(|at| self.groups.get(at))
     }
 
     /// All groups as a walk through the tree, each with its depth.
     pub fn tree(&self) -> Vec<(usize, &GroupNow)> {
-        let mut walk = Vec::with_capacity(self.groups.len());
-        let mut open: Vec<(usize, &String)> = self.children("").iter().rev().map(|name| (0, name)).collect();
-        while let Some((depth, name)) = open.pop() {
-            let Some(group) = self.groups.get(name) else { continue };
-            walk.push((depth, group));
-            open.extend(self.children(name).iter().rev().map(|child| (depth.saturating_add(1), child)));
-        }
-        walk
+        self.tree.walk.iter().filter_map(|(depth, at)| Some((*depth, self.groups.get(*at)?))).collect()
     }
 }
 
@@ -224,7 +260,7 @@ pub(crate) mod tests {
     fn a_group_has_what_is_below_it_and_a_tree_its_order() {
         let groups =
             [group("c", "b", 0, 3), group("a", "", 9, 1), group("b", "a", 0, 2), group("d", "hidden", 0, 4)];
-        let present = Present::of(7, groups, false);
+        let present = Present::of(7, groups);
         let used = |name: &str| present.get(name).unwrap().used;
         assert_eq!((used("a"), used("b"), used("d")), (Rate::whole(6), Rate::whole(5), Rate::whole(4)));
         assert_eq!(present.get("a").unwrap().leased, Rate::whole(3), "the most that is known: what c has");
@@ -236,8 +272,7 @@ pub(crate) mod tests {
 
     #[test]
     fn groups_in_a_ring_hold_nobody_up() {
-        let present =
-            Present::of(7, [group("a", "b", 0, 1), group("b", "a", 0, 1), group("c", "c", 0, 1)], false);
+        let present = Present::of(7, [group("a", "b", 0, 1), group("b", "a", 0, 1), group("c", "c", 0, 1)]);
         assert!(present.tree().is_empty());
         assert_eq!(present.way_up("a").count(), 3);
     }

@@ -1,10 +1,11 @@
 //! What the recorded demand of a group would have met under the settings that stand in its form.
 
 use maud::{Markup, html};
+use tidegate_core::replay::LEAST;
 use tidegate_proto::v1;
 
 use crate::form::faults;
-use crate::quantity::{amount, grouped, moment, percent, rate, span};
+use crate::quantity::{amount, grouped, micro, moment, percent, rate, span};
 
 /// The field with the time that is replayed.
 pub const PAST: &str = "replayed";
@@ -181,7 +182,13 @@ fn row(name: &str, now: Pair<'_>, then: Pair<'_>, text: fn(&v1::WhatIfFigures) -
 }
 
 fn cheapest(reply: &v1::WhatIfReply) -> Markup {
-    let of = |text: &str| if text.is_empty() { "none".to_owned() } else { rate(text) };
+    let of = |text: &str| match micro(text) {
+        None => "none".to_owned(),
+        Some(least) if least <= i128::from(LEAST.0) => {
+            "any, as the burst covers all that was wanted,".to_owned()
+        }
+        Some(_) => rate(text),
+    };
     let (even, at_once) = (of(&reply.cheapest_even), of(&reply.cheapest_at_once));
     html! {
         p { "Cheapest limit with this burst, policy and quota under which 99 of 100 parts of the RU start within "
@@ -246,6 +253,10 @@ mod tests {
             text.contains("<b>80 RU/s</b>") && text.contains("<b>none</b>") && text.contains("2 below it"),
             "{text}"
         );
+        // The burst covers what came evenly.
+        let least = v1::WhatIfReply { cheapest_even: "0.0001".to_owned(), ..reply.clone() };
+        let text = Replay::Done(Box::new(least)).markup().into_string();
+        assert!(text.contains("<b>any, as the burst covers") && !text.contains("0.0001"), "{text}");
         // Without a limit in force nothing was throttled.
         let free = v1::WhatIfReply { current: None, ..reply };
         let text = Replay::Done(Box::new(free)).markup().into_string();

@@ -86,7 +86,7 @@ mod tests {
     }
 
     fn why(groups: impl IntoIterator<Item = GroupNow>, of: &str) -> Option<Why> {
-        let present = Present::of(1, groups, false);
+        let present = Present::of(1, groups);
         Why::of(&present, present.get(of).unwrap(), false)
     }
 
@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(why([top("0.500001"), full()], "a"), Some(Why::Rate));
         let owes = GroupNow { debt: Ru::whole(51), ..full() };
         assert_eq!(why([top("1"), owes], "a"), Some(Why::Debt));
-        let present = Present::of(1, [full()], false);
+        let present = Present::of(1, [full()]);
         assert_eq!(Why::of(&present, present.get("a").unwrap(), true), Some(Why::Recovering));
     }
 }

@@ -1,6 +1,8 @@
 //! What recorded consumption would have met under other settings: the core's replay as a table and a picture.
 
-use tidegate_core::replay::{Budget, Comparison, Counted, Outcome, Outcomes, Record, Settings, compare};
+use tidegate_core::replay::{
+    Budget, Comparison, Counted, LEAST, Outcome, Outcomes, Record, Settings, compare,
+};
 use tidegate_core::units::{Rate, RuTotal, Span};
 
 use crate::policies::chart::{Chart, Series, Style};
@@ -10,6 +12,8 @@ use crate::policies::{LabError, Section};
 /// Columns of the picture, at most: a pixel of it each.
 const COLUMNS: usize = 640;
 
+/// Which rate is the cheapest where the burst covers all that was wanted.
+const ANY: &str = "any";
 /// Why no rate is the cheapest.
 const NONE: &str = "none: operations cost more than the burst, or more is wanted than the quota";
 
@@ -163,7 +167,11 @@ fn cheapest(question: &Question, compared: &Comparison) -> Table {
     let mut table =
         Table::new([format!("cheapest with a p99 wait of {}", question.bearable), "RU/s".to_owned()]);
     for (come, rate) in ["even", "at once"].into_iter().zip(compared.cheapest) {
-        let rate = rate.map_or(NONE.to_owned(), |rate| rate.number().to_string());
+        let rate = match rate {
+            None => NONE.to_owned(),
+            Some(LEAST) => ANY.to_owned(),
+            Some(rate) => rate.number().to_string(),
+        };
         table.row([come.to_owned(), rate]);
     }
     table

@@ -2,6 +2,7 @@
 //! look at live ones cost, and what renewals lose by it. The controller is the shipped binary in a process of its own.
 
 mod browser;
+mod paint;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -46,8 +47,12 @@ const VIEW: &str = "/console";
 const VIEWERS: usize = 10;
 /// Time in which the CPU of a number of viewers is counted: the kernel counts in hundredths of a second.
 const WATCHED: Duration = Duration::from_secs(15);
+/// Time between two reports of a node, and two live parts.
+const EVERY: Duration = Duration::from_secs(1);
 /// Rounds of counting.
 const ROUNDS: usize = 5;
+/// Groups that are in use while viewers look: as many as the console keeps by name.
+const USED: usize = 1_000;
 /// Streams, and groups a message, of nodes beside viewers.
 const SHAPE: (usize, usize) = (64, 100);
 /// Renewals of one stream on their way.
@@ -71,9 +76,12 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
     // So that there is something to see.
     runtime.block_on(nodes.renew(SHAPE.0 as u64, 1))?;
     let server = SocketAddr::from((Ipv4Addr::LOCALHOST, http));
-    let mut rows = vec![first_page(server)?];
+    let mut rows =
+        vec![first_page(server)?, runtime.block_on(paint::first_paint(setting, server, VIEW, many))?];
     rows.extend(pages(setting, server, many)?);
-    rows.extend(viewers(setting, server, &controller, many)?);
+    let mut used = runtime.block_on(Nodes::connect(&endpoint, 1, setting.size(USED, USED / 10)))?;
+    let mut use_them = || runtime.block_on(used.renew(1, 1)).map(|_| ());
+    rows.extend(viewers(setting, server, &controller, &mut use_them, many)?);
     rows.push(beside_viewers(setting, server, &runtime, &mut nodes)?);
     drop(nodes);
     controller.kill();
@@ -159,19 +167,24 @@ fn pages(setting: &Setting, server: SocketAddr, many: usize) -> Result<Vec<Row>,
     Ok(PAGES.into_iter().zip(samples).map(row).collect())
 }
 
-/// What one viewer takes of a core, and what each further one takes.
+/// What one viewer takes of a core, and what each further one takes, beside a node that reports each second.
 fn viewers(
     setting: &Setting,
     server: SocketAddr,
     controller: &Process,
+    use_groups: &mut dyn FnMut() -> Result<(), BenchError>,
     many: usize,
 ) -> Result<Vec<Row>, BenchError> {
     let watched = setting.size(WATCHED, WATCHED / 10);
-    let percent = |count: usize| -> Result<f64, BenchError> {
+    let mut percent = |count: usize| -> Result<f64, BenchError> {
         let viewers = Viewers::come(server, VIEW, count)?;
         let busy = || controller.processor_time().map_err(failed("read the controller's CPU time"));
         let (before, watch) = (busy()?, Stopwatch::start());
-        thread::park_timeout(watched);
+        while watch.elapsed() < watched {
+            let second = Stopwatch::start();
+            use_groups()?;
+            thread::park_timeout(EVERY.saturating_sub(second.elapsed()));
+        }
         let cpu = busy()?.saturating_sub(before).as_secs_f64() / watch.elapsed().as_secs_f64();
         viewers.go()?;
         Ok(100.0 * cpu)

@@ -6,18 +6,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_core::group::{ClientId, Fallback, GroupId};
 use tidegate_core::quota::QuotaView;
-use tidegate_core::units::{Rate, Ru, Span};
+use tidegate_core::units::{Rate, Ru, Span, Time};
 use tidegate_core::view::{GroupView, LeaseView};
 use tidegate_core::waited::Waited;
 
 use super::LeasingCalls;
 use super::clients::{Incarnation, NodeStats};
+use super::waits::{Waiting, Waits};
 use crate::answers::{cut_rows, one_group};
 use crate::definitions::catalog::Catalog;
 use crate::error::{AdminError, InField};
 use crate::leasing::Leasing;
 use crate::limits::MAX_ROWS;
 use crate::name::GroupName;
+use crate::service::State;
 
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +62,8 @@ pub struct GroupRow {
     pub group: GroupName,
     /// The engine's view.
     pub view: GroupView,
+    /// What waits for it, by the words of its nodes.
+    pub(crate) waiting: Waiting,
     /// Most RU/s that its nodes may use if all are cut off at once; `None` when nothing bounds it.
     pub bound: Option<Rate>,
     /// Its quota in the present window.
@@ -134,21 +138,40 @@ impl LeasingCalls<'_> {
                 Some(LeaseRow { group: name.clone(), client, expires_in: lease.expires.since(now), lease })
             });
             table.leases.extend(rows);
-            let waits = state.accounts.waits(id, now);
-            if let Some(view) = state.leasing.engine.group_view(id)
-                && (one.is_some() || table.leases.len() > before || waits.is_some())
-            {
-                table.groups.push(GroupRow {
-                    group: name.clone(),
-                    view,
-                    bound: state.leasing.bound(state.definitions.catalog(), id, view.leases),
-                    quota: state.leasing.engine.quota_view(id, now),
-                    waits,
-                });
-            }
+            let is_wanted = one.is_some() || table.leases.len() > before;
+            table
+                .groups
+                .extend(state.group_row((id, name), now).filter(|row| is_wanted || row.waits.is_some()));
         }
         table.truncated = cut_rows(&mut table.leases) | cut_rows(&mut table.groups);
         Ok(table)
+    }
+
+    /// Groups with leases, or waits within the last minute; and whether some are missing.
+    pub(crate) fn groups(&self) -> Result<(Vec<GroupRow>, bool), AdminError> {
+        let now = self.service.clock().now();
+        let state = self.service.lock();
+        let waited: BTreeSet<GroupId> = state.accounts.with_waits().collect();
+        let chosen = state.definitions.chosen(self.sight, None, &state.leasing.active, &waited)?;
+        let rows = chosen.filter_map(|group| state.group_row(group, now));
+        let rows = rows.filter(|row| row.view.leases > 0 || row.waits.is_some());
+        let mut rows: Vec<_> = rows.take(MAX_ROWS + 1).collect();
+        let truncated = cut_rows(&mut rows);
+        Ok((rows, truncated))
+    }
+}
+
+impl State {
+    fn group_row(&self, (id, name): (GroupId, &GroupName), now: Time) -> Option<GroupRow> {
+        let view = self.leasing.engine.group_view(id)?;
+        Some(GroupRow {
+            group: name.clone(),
+            view,
+            waiting: Waits(&self.leasing).of(id),
+            bound: self.leasing.bound(self.definitions.catalog(), id, view.leases),
+            quota: self.leasing.engine.quota_view(id, now),
+            waits: self.accounts.waits(id, now),
+        })
     }
 }
 

@@ -5,9 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_console::audit::Entry;
 use tidegate_console::history::Bucket;
-use tidegate_console::present::{GroupNow, Present};
-use tidegate_console::samples::Sample;
-use tidegate_core::units::Rate;
+use tidegate_console::present::{Present, Tree};
+use tidegate_console::samples::Seconds;
 use tidegate_core::waited::Waited;
 use tidegate_proto::v1;
 
@@ -40,9 +39,10 @@ struct Read {
     /// The second in which it was.
     second: u64,
     present: Arc<Present>,
+    seconds: Arc<Seconds>,
     /// Definitions, and the revision at which they were read.
     revision: u64,
-    definitions: Arc<Vec<Arc<v1::Group>>>,
+    tree: Arc<Tree>,
 }
 
 impl Shared {
@@ -52,57 +52,58 @@ impl Shared {
 }
 
 impl Web {
-    /// All groups that this viewer sees, as they are in this second.
-    pub(super) fn present(&self, visitor: &Visitor) -> Result<Arc<Present>, AdminError> {
+    /// All groups that this viewer sees, as they are in this second, and what they used in the last ones.
+    pub(super) fn now(&self, visitor: &Visitor) -> Result<(Arc<Present>, Arc<Seconds>), AdminError> {
         let sight = visitor.tenant().map(str::to_owned);
         let second = second(self.service.clock().now());
         // The lock is held while they are read: who comes meanwhile would read the same.
         let mut shared = self.shared.lock();
         let known = shared.get(&sight).cloned();
         if let Some(known) = known.as_ref().filter(|known| known.second == second) {
-            return Ok(Arc::clone(&known.present));
+            return Ok((Arc::clone(&known.present), Arc::clone(&known.seconds)));
         }
         shared.retain(|_, read| second.saturating_sub(read.second) < 60);
         let read = self.read(visitor, second, known)?;
-        let present = Arc::clone(&read.present);
+        let now = (Arc::clone(&read.present), Arc::clone(&read.seconds));
         shared.insert(sight, read);
-        Ok(present)
+        Ok(now)
     }
 
     fn read(&self, visitor: &Visitor, second: u64, known: Option<Read>) -> Result<Read, AdminError> {
         let revision = self.service.lock().definitions.revision();
-        let definitions = match known.filter(|known| known.revision == revision) {
-            Some(known) => known.definitions,
-            None => Arc::new(self.definitions(visitor)?),
+        let known = known.filter(|known| known.revision == revision);
+        let tree = match &known {
+            Some(known) => Arc::clone(&known.tree),
+            None => Arc::new(Tree::of(self.definitions(visitor)?)),
         };
-        let mut groups: BTreeMap<&str, GroupNow> = definitions
-            .iter()
-            .map(|group| (group.name.as_str(), GroupNow::idle(Arc::clone(group))))
-            .collect();
+        let mut present = Present::idle(self.service.clock().unix_ms(), Arc::clone(&tree));
         let (usage, usage_is_cut) = self.service.accounts().seen_by(visitor.identity()).usage("", false)?;
         for row in usage {
-            let Some(group) = groups.get_mut(row.group.as_str()) else { continue };
+            let Some(group) = present.group_mut(row.group.as_str()) else { continue };
             group.own = row.live;
             (group.operations, group.throttled) = (row.total.operations, row.total.throttled);
             group.total = row.total.ru().0;
         }
-        let table = self.service.leasing().seen_by(visitor.identity()).leases("")?;
-        for row in table.groups {
-            let Some(group) = groups.get_mut(row.group.as_str()) else { continue };
+        let (rows, rows_are_cut) = self.service.leasing().seen_by(visitor.identity()).groups()?;
+        for row in rows {
+            let Some(group) = present.group_mut(row.group.as_str()) else { continue };
             (group.leased, group.demand) = (row.view.committed, row.view.demand);
             (group.pool, group.leases) = (row.view.pool, row.view.leases);
+            (group.waiting, group.backlog) = (row.waiting.waiting, row.waiting.backlog);
+            group.debt = row.waiting.debt;
             group.quota = row.quota.map(message::quota_state);
             group.waits = row.waits.as_ref().map(Waited::summary);
         }
-        for row in &table.leases {
-            let Some(group) = groups.get_mut(row.group.as_str()) else { continue };
-            group.waiting = group.waiting.saturating_add(row.lease.waiting);
-            group.backlog += row.lease.backlog;
-            group.debt += row.lease.debt;
-        }
-        let unix_ms = self.service.clock().unix_ms();
-        let present = Present::of(unix_ms, groups.into_values(), usage_is_cut || table.truncated);
-        Ok(Read { second, present: Arc::new(present), revision, definitions })
+        present.is_partial = usage_is_cut || rows_are_cut;
+        let present = Arc::new(present.summed());
+        let seconds = match visitor.tenant() {
+            None => self.recent().seconds(),
+            Some(_) => {
+                let before = known.as_ref().map(|known| &*known.seconds);
+                self.recent().seconds_of(before, |name| present.get(name).is_some())
+            }
+        };
+        Ok(Read { second, present, seconds: Arc::new(seconds), revision, tree })
     }
 
     fn definitions(&self, visitor: &Visitor) -> Result<Vec<Arc<v1::Group>>, AdminError> {
@@ -115,20 +116,6 @@ impl Web {
             }
             after = page.next_after;
         }
-    }
-
-    /// The last seconds, of the groups that are in `present` alone.
-    pub(super) fn samples(&self, visitor: &Visitor, present: &Present) -> Vec<Arc<Sample>> {
-        let samples = self.recent().samples();
-        if visitor.tenant().is_none() {
-            return samples;
-        }
-        let seen = |sample: Arc<Sample>| {
-            let used = sample.used.iter().filter(|(name, _)| present.get(name).is_some());
-            let used = used.map(|(name, rate)| (Arc::clone(name), *rate)).collect();
-            Arc::new(Sample { unix_ms: sample.unix_ms, used, others: Rate::ZERO })
-        };
-        samples.into_iter().map(seen).collect()
     }
 
     /// The status, for those who may see it.

@@ -112,8 +112,7 @@ fn decoded(part: &str) -> String {
 }
 
 fn overview(web: &Web, visitor: &Visitor, hidden: &[String], part: Part) -> Result<Shown, AdminError> {
-    let present = web.present(visitor)?;
-    let samples = web.samples(visitor, &present);
+    let (present, seconds) = web.now(visitor)?;
     let status = web.status(visitor);
     let nodes = if status.is_some() { node_count(web) } else { NodeCount::default() };
     let dearest = web.dearest(visitor, "")?;
@@ -121,7 +120,7 @@ fn overview(web: &Web, visitor: &Visitor, hidden: &[String], part: Part) -> Resu
         status: status.as_ref(),
         nodes,
         present: &present,
-        samples: &samples,
+        seconds: &seconds,
         dearest: &dearest,
         hidden,
     };
@@ -129,7 +128,7 @@ fn overview(web: &Web, visitor: &Visitor, hidden: &[String], part: Part) -> Resu
         Part::Page => Shown::Markup(overview.page(&visitor.viewer)),
         Part::Live => Shown::Markup(overview.live(&visitor.viewer)),
         Part::Csv => {
-            let rows = samples.iter().flat_map(|sample| {
+            let rows = seconds.all().iter().flat_map(|sample| {
                 sample.used.iter().map(|(name, rate)| {
                     vec![utc(sample.unix_ms), name.to_string(), rate.number().to_string()]
                 })
@@ -151,7 +150,7 @@ fn groups(
     (filter, sort, skip): (&str, &str, usize),
     part: Part,
 ) -> Result<Shown, AdminError> {
-    let present = web.present(visitor)?;
+    let (present, _) = web.now(visitor)?;
     let is_recovering = web.is_recovering();
     let groups = Groups { present: &present, filter, sort: Sort::parse(sort), skip, is_recovering };
     Ok(match part {
@@ -169,11 +168,10 @@ fn group(
 ) -> Result<Shown, AdminError> {
     // It says of a name that is none, or of a group that is not there, what is wrong.
     let reply = web.service.definitions().seen_by(visitor.identity()).group(name)?;
-    let present = web.present(visitor)?;
+    let (present, seconds) = web.now(visitor)?;
     // Made within this second, it is not among what was read before.
     let idle = tidegate_console::present::GroupNow::idle(std::sync::Arc::new(reply.group.clone()));
     let now = present.get(name).unwrap_or(&idle);
-    let samples = web.samples(visitor, &present);
     let buckets = match range.seconds() {
         Some(seconds) => web.buckets(visitor, name, seconds)?,
         None => Vec::new(),
@@ -196,7 +194,7 @@ fn group(
         present: &present,
         is_recovering: web.is_recovering(),
         range,
-        samples: &samples,
+        seconds: &seconds,
         buckets: &buckets,
         hidden,
         leases: &leases,

@@ -32,7 +32,7 @@ pub use compare::{Comparison, Outcomes, compare};
 use held::{Drained, Held};
 use line::Line;
 pub use record::{Counted, MOST_SAMPLES, Record, RecordError, Sample};
-pub use search::cheapest;
+pub use search::{LEAST, cheapest};
 pub use tally::Outcome;
 use tally::Tally;
 pub use windows::Windows;

@@ -9,6 +9,9 @@ const STEPS: u32 = 160;
 /// Powers of ten above 100 micro-RU a second, up to [`Rate::MAX`].
 const POWERS: u32 = 13;
 
+/// The first step. Where it is enough, any limit is: the burst covers all that was wanted.
+pub const LEAST: Rate = Rate(100);
+
 /// The lowest rate, to 2.5 %, under which 99 of 100 parts of what was wanted start within `bound`, and the others are
 /// refused; `None` if none up to [`Rate::MAX`] is: operations cost more than the burst, or more is wanted than the quota.
 ///
@@ -80,7 +83,7 @@ fn index_of(rate: u128) -> u32 {
 fn candidate(index: u32) -> Rate {
     let step = i64::from(index % STEPS);
     let digits = match step {
-        ..50 => 100 + 2 * step,
+        ..50 => LEAST.0 + 2 * step,
         50..110 => 200 + 5 * (step - 50),
         _ => 500 + 10 * (step - 110),
     };

@@ -34,6 +34,18 @@ fn lines_fit() {
     none(&found, &format!("break these lines at {WIDEST} characters"));
 }
 
+#[test]
+fn no_document_holds_two_sides_of_a_merge() {
+    let mut found = Vec::new();
+    for file in documents() {
+        let marks = ["<<<<<<<", "=======", ">>>>>>>"];
+        let lines = file.text.lines().enumerate();
+        let marked = lines.filter(|(_, line)| marks.iter().any(|mark| line.starts_with(mark)));
+        found.extend(marked.map(|(at, _)| format!("{}:{}", file.path, at + 1)));
+    }
+    none(&found, "choose one side");
+}
+
 /// Words of a text that begin so.
 fn words<'a>(text: &'a str, begin: &'a str) -> impl Iterator<Item = &'a str> {
     let of_a_name = |c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
