@@ -25,7 +25,7 @@ const WRITTEN: [&str; 12] = [
 ];
 
 /// Messages that are only answered and stored, and may gain fields.
-const SHOWN: [&str; 39] = [
+const SHOWN: [&str; 40] = [
     "AddWatchReply",
     "ApplyReply",
     "AuditEntry",
@@ -62,18 +62,20 @@ const SHOWN: [&str; 39] = [
     "Token",
     "UnbindReply",
     "WaitBucket",
+    "Warmth",
     "WhatIfFigures",
     "WhatIfOutcome",
     "WhatIfReply",
 ];
 
 /// Fields whose JSON differs from their type: left out when empty, or merged into the fields around them.
-const FIELDS: [(&str, &str); 8] = [
+const FIELDS: [(&str, &str); 9] = [
     ("ApplyRequest.steps", "#[schema(value_type = Vec<step::Kind>)]"),
     ("ClientInfo.node", "#[serde(flatten)]"),
     ("CostTablesReply.tables", "#[serde(flatten)]"),
     ("GroupState.quota", "#[serde(skip_serializing_if = \"Option::is_none\")]"),
     ("GroupState.waits", "#[serde(skip_serializing_if = \"Option::is_none\")]"),
+    ("GroupState.warmth", "#[serde(skip_serializing_if = \"Option::is_none\")]"),
     ("Group.parent", "#[serde(skip_serializing_if = \"String::is_empty\")]"),
     ("Group.query_limit", "#[serde(skip_serializing_if = \"Option::is_none\")]"),
     ("QueryLimit.ru", "#[serde(skip_serializing_if = \"String::is_empty\")]"),

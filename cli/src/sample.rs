@@ -33,7 +33,10 @@ pub(crate) struct GroupSample {
     /// Waits that ended within the last minute; absent when none did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) waits: Option<WaitsView>,
-    /// The same by length, to be added up.
+    /// RU/s that its nodes together may use now; absent unless its rate warms up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) warms_up_at: Option<String>,
+    /// The waits by length, to be added up.
     #[serde(skip)]
     pub(crate) waited: Option<Box<Waited>>,
     /// Its leases, by node.
@@ -145,6 +148,7 @@ pub(crate) async fn sample(admin: &Admin) -> Result<Vec<GroupSample>, CliError> 
         if let Some(sample) = samples.get_mut(&state.group) {
             (sample.leased, sample.demand) = (state.committed, state.demand);
             (sample.pool, sample.leases) = (state.pool, state.leases);
+            sample.warms_up_at = state.warmth.map(|warmth| warmth.rate);
             sample.waited = state.waits.as_ref().map(|waits| Box::new(waited(waits)));
             sample.waits = sample.waited.as_deref().map(WaitsView::from);
         }

@@ -121,6 +121,9 @@ impl Group<'_> {
             dl.figures {
                 div { dt { "Uses, with groups below" } dd { (short(now.used.0.into())) " RU/s" } }
                 div { dt { "Limit" } dd { @match now.limit() { Some(limit) => { (short(limit.0.into())) " RU/s" } None => "none" } } }
+                @if let Some(warmth) = &now.warmth {
+                    div { dt { "Warms up, now at" } dd { (amount(&warmth.rate)) " RU/s" small { ", " (warmth.warm_ppm / 10_000) " % warm" } } }
+                }
                 div { dt { "Demand" } dd { (short(now.demand.0.into())) " RU/s" } }
                 div { dt { "Leased" } dd { (short(now.leased.0.into())) " RU/s" } }
                 div { dt { "Burst left" } dd { (short(now.pool.0.max(0).into())) " RU" } }
@@ -131,9 +134,9 @@ impl Group<'_> {
                 }
                 div.warn[now.backlog.0 > 0] { dt { "Backlog" } dd { (short(now.backlog.0.into())) " RU" } }
                 div.warn[now.debt.0 > 0] { dt { "Debt" } dd { (short(now.debt.0.into())) " RU" } }
-                div { dt { "Operations" } dd { (grouped(now.operations)) } }
+                div { dt { "Operations" } dd { (grouped(now.total.operations)) } }
                 div { dt { "Refused" } dd { (grouped(now.throttled)) } }
-                div { dt { "RU since it was made" } dd { (short(i128::try_from(now.total).unwrap_or(i128::MAX))) } }
+                div { dt { "RU since it was made" } dd { (short(i128::try_from(now.total.micro_ru).unwrap_or(i128::MAX))) } }
                 @if let Some(quota) = &now.quota {
                     div.bad[now.has_spent_its_quota()] { dt { "Quota left" } dd { (amount(&quota.left)) small { " of " (amount(&quota.amount)) ", for " (span(quota.resets_in_us)) } } }
                 }

@@ -67,7 +67,7 @@ impl Sort {
             Self::Waiting => group.waiting.into(),
             Self::Wait => group.p99_wait_us().unwrap_or_default().into(),
             Self::Refused => group.throttled,
-            Self::Total => group.total,
+            Self::Total => group.total.micro_ru,
         }
     }
 }
@@ -162,7 +162,7 @@ impl Groups<'_> {
                 td.number { (grouped(group.waiting.into())) }
                 td.number { @match group.p99_wait_us() { Some(us) => (span(us)), None => "–" } }
                 td.number { (grouped(group.throttled)) }
-                td.number { (short(i128::try_from(group.total).unwrap_or(i128::MAX))) }
+                td.number { (short(i128::try_from(group.total.micro_ru).unwrap_or(i128::MAX))) }
                 td { @if let Some(percent) = percent {
                     svg.bar viewBox="0 0 100 8" preserveAspectRatio="none" role="img" aria-label={ (percent) " percent of its limit" } {
                         rect.full[percent >= 95] width=(percent.clamp(0, 100)) height="8" {} } } }
@@ -197,7 +197,7 @@ impl Groups<'_> {
                 group.waiting.to_string(),
                 group.p99_wait_us().map(|us| us.to_string()).unwrap_or_default(),
                 group.throttled.to_string(),
-                group.total.to_string(),
+                group.total.micro_ru.to_string(),
                 group.leases.to_string(),
                 why.map(|why| why.to_string()).unwrap_or_default(),
             ]

@@ -37,12 +37,21 @@ pub struct GroupNow {
     pub leases: usize,
     /// Its quota in the present window.
     pub quota: Option<v1::QuotaState>,
-    /// Operations settled, and refused or timed out, since it was created.
-    pub operations: u128,
-    /// See `operations`.
+    /// How warm it is, if its rate warms up.
+    pub warmth: Option<v1::Warmth>,
+    /// What was charged since it was created.
+    pub total: Charged,
+    /// Operations refused or timed out since then.
     pub throttled: u128,
-    /// RU charged since it was created.
-    pub total: u128,
+}
+
+/// What was charged to a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Charged {
+    /// Operations settled.
+    pub operations: u128,
+    /// Micro-RU.
+    pub micro_ru: u128,
 }
 
 impl GroupNow {
@@ -61,9 +70,9 @@ impl GroupNow {
             waits: None,
             leases: 0,
             quota: None,
-            operations: 0,
+            warmth: None,
+            total: Charged::default(),
             throttled: 0,
-            total: 0,
         }
     }
 
@@ -75,6 +84,13 @@ impl GroupNow {
     /// The most RU/s that it and all below it may use by its own definition; `None` is no limit of its own.
     pub fn limit(&self) -> Option<Rate> {
         limit(&self.group)
+    }
+
+    /// The RU/s that it may use now while it warms up; `None` when it is warm, or does not warm up at all.
+    pub fn warms_up_at(&self) -> Option<Rate> {
+        let now = micro(&self.warmth.as_ref()?.rate)?;
+        let rate = Rate(i64::try_from(now).unwrap_or(i64::MAX));
+        self.limit().is_none_or(|limit| rate < limit).then_some(rate)
     }
 
     /// Whether operations wait.

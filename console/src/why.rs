@@ -19,6 +19,8 @@ pub enum Why {
     Quota(String),
     /// Its nodes owe more than a second brings.
     Debt,
+    /// This group warms up, and its rate of the moment is used.
+    WarmingUp(String),
     /// The group uses its own rate.
     Rate,
     /// A group above uses its rate.
@@ -44,11 +46,13 @@ impl Why {
         if group.limit().is_some_and(|limit| group.debt.0 > limit.0) {
             return Some(Self::Debt);
         }
-        if is_full(group) {
-            return Some(Self::Rate);
-        }
-        if let Some(above) = present.way_up(group.name()).skip(1).find(|above| is_full(above)) {
-            return Some(Self::Above(above.name().to_owned()));
+        if let Some(full) = present.way_up(group.name()).find(|group| is_full(group)) {
+            let name = || full.name().to_owned();
+            return Some(match full.warms_up_at() {
+                Some(_) => Self::WarmingUp(name()),
+                None if full.name() == group.name() => Self::Rate,
+                None => Self::Above(name()),
+            });
         }
         Some(if group.leases == 0 { Self::NoLease } else { Self::Renewing })
     }
@@ -56,7 +60,8 @@ impl Why {
 
 fn is_full(group: &GroupNow) -> bool {
     let held = Rate(group.leased.0.max(group.used.0));
-    group.limit().is_some_and(|limit| held >= limit.scale(FULL_PERCENT, 100))
+    let limit = group.warms_up_at().or_else(|| group.limit());
+    limit.is_some_and(|limit| held >= limit.scale(FULL_PERCENT, 100))
 }
 
 impl fmt::Display for Why {
@@ -65,6 +70,7 @@ impl fmt::Display for Why {
             Self::Recovering => f.write_str("the controller recovers from an unclean stop"),
             Self::Quota(of) => write!(f, "the quota of {of} is used up"),
             Self::Debt => f.write_str("operations cost more than estimated, and the debt is paid first"),
+            Self::WarmingUp(of) => write!(f, "{of} is warming up, and uses what it may so far"),
             Self::Rate => f.write_str("it uses its own rate"),
             Self::Above(of) => write!(f, "the rate of {of}, above it, is used"),
             Self::NoLease => f.write_str("no node has a lease"),
@@ -101,6 +107,22 @@ mod tests {
         assert_eq!(why([top(), waits(group("a", "top", 80, 20))], "a"), Some(Why::Renewing));
         let none = GroupNow { leases: 0, ..waits(group("a", "top", 80, 20)) };
         assert_eq!(why([top(), none], "a"), Some(Why::NoLease));
+    }
+
+    #[test]
+    fn a_group_that_warms_up_is_full_at_its_rate_of_the_moment() {
+        let warm = |group: GroupNow, rate: &str| {
+            let warmth = Some(v1::Warmth { rate: rate.to_owned(), warm_ppm: 1 });
+            GroupNow { warmth, ..group }
+        };
+        let top = || group("top", "", 100, 20);
+        let a = || waits(group("a", "top", 90, 20));
+        let warms = |of: &str| Some(Why::WarmingUp(of.to_owned()));
+        assert_eq!(why([top(), warm(a(), "21")], "a"), warms("a"));
+        assert_eq!(why([warm(top(), "21"), a()], "a"), warms("top"));
+        assert_eq!(why([top(), warm(a(), "30")], "a"), Some(Why::Renewing), "it has room");
+        let full = || waits(group("a", "top", 90, 90));
+        assert_eq!(why([top(), warm(full(), "90")], "a"), Some(Why::Rate), "it is warm");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use tidegate_core::quota::QuotaView;
 use tidegate_core::units::Ru;
 use tidegate_core::waited::{Summary, Waited, at_most};
+use tidegate_core::warmth::WarmthView;
 use tidegate_proto::v1;
 
 use crate::definitions::bindings::Principal;
@@ -103,7 +104,12 @@ fn group_state(row: GroupRow) -> v1::GroupState {
         bound_rate: row.bound.map(rate_text).unwrap_or_default(),
         quota: row.quota.map(quota_state),
         waits: row.waits.as_ref().map(group_waits),
+        warmth: row.warmth.map(warmth),
     }
+}
+
+pub(crate) fn warmth(view: WarmthView) -> v1::Warmth {
+    v1::Warmth { rate: rate_text(view.rate), warm_ppm: view.warmth * 1_000 }
 }
 
 pub(crate) fn group_waits(waited: &Waited) -> v1::GroupWaits {

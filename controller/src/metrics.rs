@@ -177,6 +177,8 @@ pub struct GroupSample {
     pub demand: Rate,
     /// Limit in RU/s; `None` is no limit.
     pub limit: Option<Rate>,
+    /// RU/s that its nodes together may use now, if its rate warms up.
+    pub warm: Option<Rate>,
     /// Waits that ended within the last minute.
     pub waits: Option<Waited>,
 }
@@ -382,6 +384,7 @@ mod tests {
             pool: Ru::ZERO,
             demand: Rate::ZERO,
             limit: (name == "old").then(|| Rate::whole(9)),
+            warm: (name == "old").then(|| Rate::whole(4)),
             waits: (name == "old").then(|| {
                 let mut waited = Waited::default();
                 (0..100).for_each(|_| waited.count(Span::millis(300), false));
@@ -390,6 +393,7 @@ mod tests {
         };
         let page = metrics.page(&[sample("old")]).unwrap();
         assert!(page.contains("tidegate_ru_charged_total{group=\"g0\"} 1.5"), "{page}");
+        assert!(page.contains("tidegate_group_warm_up_ru_per_second{group=\"old\"} 4.0"), "{page}");
         assert!(page.contains("tidegate_ru_charged_total{group=\"_other\"} 5.0"));
         assert!(page.contains("tidegate_group_series_overflow_total 5"));
         assert!(page.contains("tidegate_operations_total{group=\"g0\"} 4\n"), "{page}");

@@ -96,7 +96,7 @@ impl Decision<'_> {
                 if short.0 > target.0 / TRIFLE {
                     self.recall(lease, short, renew_after);
                 } else if fits && lease.want() > rate {
-                    terms.ask_again = Span(renew_after.0 / 4);
+                    terms.ask_again = self.warms_within(Span(renew_after.0 / 4));
                 }
                 self.give(lease, lump, Span(0), goes_on);
             }
@@ -175,7 +175,7 @@ impl Decision<'_> {
                 share = Some(parent.live.division.share(party, group.live.entered, capacity));
                 slack = slack.map(|slack| Rate(slack.0 / parent.parties()));
             }
-            if let Some(limit) = group.spec.limit() {
+            if let Some(limit) = group.limit() {
                 share = Some(share.map_or(limit, |share| share.min(limit)));
                 let own_slack = Rate((limit - group.demand()).0 / 2);
                 slack = Some(slack.map_or(own_slack, |slack| slack.min(own_slack)));
@@ -196,13 +196,13 @@ impl Decision<'_> {
 
     /// The rate neither leased nor pledged for lumps granted ahead of their time, at the tightest level.
     fn free(&self) -> Rate {
-        let free = |group: &Group| Some(group.spec.limit()? - group.live.committed - group.pool.pledged());
+        let free = |group: &Group| Some(group.limit()? - group.live.committed - group.pool.pledged());
         self.up().filter_map(free).min().unwrap_or(Rate::MAX).max(Rate::ZERO)
     }
 
     /// The rate not leased, at the tightest level.
     fn spare(&self) -> Rate {
-        let spare = self.up().filter_map(|group| Some(group.spec.limit()? - group.live.committed));
+        let spare = self.up().filter_map(|group| Some(group.limit()? - group.live.committed));
         spare.min().unwrap_or(Rate::MAX).max(Rate::ZERO)
     }
 
@@ -313,8 +313,7 @@ impl Decision<'_> {
 
     /// Orders the clients that hold more than their share to lower themselves, largest first.
     fn recall(&mut self, lease: &mut Lease, short: Rate, renew_every: Span) {
-        let tightest =
-            self.up().filter_map(|group| Some((group.spec.limit()? - group.live.committed, group.id)));
+        let tightest = self.up().filter_map(|group| Some((group.limit()? - group.live.committed, group.id)));
         let Some((_, level)) = tightest.min() else { return };
         if let Some(group) = self.tree.get_mut(level) {
             group.short_until = self.now.after(renew_every).after(renew_every);

@@ -5,9 +5,11 @@
 
 use crate::engine::{Engine, LowerOrder};
 use crate::group::{ClientId, GroupId, GroupSpec};
+use crate::policy::setting::SettingError;
 use crate::pool::Pool;
 use crate::tree::{Chain, Group, MAX_DEPTH};
 use crate::units::{Rate, Ru, Time};
+use crate::warmth::Warmth;
 
 /// Why a definition was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,16 +26,20 @@ pub enum GroupError {
     HasChildren(GroupId),
     /// The root and the default group cannot be removed, and the root has no parent.
     Reserved(GroupId),
+    /// Its rate cannot warm up so.
+    WarmUp(GroupId, SettingError),
 }
 
 impl Engine {
     /// Creates or changes a group, its parent included. Leases of nodes follow at their next renewal.
     ///
     /// # Errors
-    /// [`GroupError`] when the parent is unknown, nested too deeply or below the group itself.
+    /// [`GroupError`] when the parent is unknown, nested too deeply or below the group itself, or the rate cannot warm up
+    /// as it says.
     pub fn put_group(&mut self, now: Time, id: GroupId, spec: GroupSpec) -> Result<(), GroupError> {
         self.expire(now);
         self.check_parent(id, &spec)?;
+        spec.curve().map_err(|error| GroupError::WarmUp(id, error))?;
         let known = self.tree.chain(id).filter(|_| self.tree.get(id).is_some_and(|group| !group.removed));
         match known {
             None => self.create(now, id, spec),
@@ -83,6 +89,7 @@ impl Engine {
         if let Some(group) = self.tree.get_mut(id) {
             let had_limit = group.spec.limit().is_some();
             group.spec = spec;
+            group.warmth = Warmth::altered(group.warmth.take(), now, &group.spec);
             if !had_limit {
                 // The ledger does not count what nodes spend without a limit, so the new bucket starts empty.
                 group.pool = Pool::new(now, Ru::ZERO);

@@ -14,7 +14,7 @@ use crate::group::{ClientId, Fallback, GroupId};
 use crate::lease::Lease;
 use crate::tree::{Chain, Tree};
 use crate::units::{MICRO, Rate, Ru, Span, Time};
-use crate::want::{is_thin, wanted};
+use crate::want::{is_thin, uses, wanted};
 
 /// Settings of the whole controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -306,13 +306,15 @@ impl Engine {
     /// Takes a client's lease out of the ledger's sums, to be put back changed or dropped.
     pub(crate) fn lift(&mut self, chain: &Chain, known: Option<Lease>) -> Lease {
         let lease = known.unwrap_or_default();
-        self.tree.add(chain, Rate(-lease.committed().0), Ru(-lease.hold().0));
+        self.tree.add(chain, Rate(-lease.committed().0), Ru(-lease.hold().0), Rate(-lease.counted.0));
         lease
     }
 
     /// Puts a lease back, or adds a new one.
     pub(crate) fn lay(&mut self, chain: &Chain, id: GroupId, client: ClientId, mut lease: Lease) {
         let (committed, ends) = (lease.committed(), lease.ends());
+        lease.counted = uses(&lease);
+        let used = lease.counted;
         let live = &mut *self.tree.at_mut(chain.slot()).live;
         if lease.listed != Some(committed) {
             if let Some(was) = lease.listed.replace(committed) {
@@ -335,7 +337,7 @@ impl Engine {
             }
             self.expiries.insert((ends, client, id));
         }
-        self.tree.add(chain, committed, lease.hold());
+        self.tree.add(chain, committed, lease.hold(), used);
         self.tree.list(chain);
     }
 
@@ -365,8 +367,9 @@ impl Engine {
         self.tree.rest(chain);
     }
 
-    /// Brings the pools of a chain up to `now`.
+    /// Brings the pools of a chain up to `now`, and the rates that warm up or cool.
     pub(crate) fn advance(&mut self, chain: &Chain, now: Time) {
+        self.tree.warm(chain, now);
         for slot in chain.up() {
             let over = self.tree.at_mut(slot).accrue(now);
             if over.is_positive() {

@@ -3,6 +3,8 @@
 //! A group's `rate` is its guarantee and, unless it may burst, its cap. `limit()` and `depth()` are the rate and
 //! the bucket depth that are enforced for the group and everything below it.
 
+use crate::policy::setting::SettingError;
+use crate::policy::warm_up::WarmUp;
 use crate::units::{Rate, Ru, Span};
 
 /// Numeric identity of a group, assigned by the controller and never reused.
@@ -64,6 +66,20 @@ pub enum Policy {
     /// A leaky bucket that shapes: an operation starts when the ones before it have been paid for at the rate. Nothing
     /// is saved up, and the burst is the cost of the largest operation.
     Paced,
+    /// The same at a rate that is a `factor` of the limit when cold and reaches it within a `period` of full use.
+    WarmUp {
+        /// How long full use takes from cold to warm, and idleness back.
+        period: Span,
+        /// How many times lower the rate is when cold.
+        factor: u32,
+    },
+}
+
+impl Policy {
+    /// Whether operations follow each other at the rate.
+    pub fn is_paced(self) -> bool {
+        self != Self::TokenBucket
+    }
 }
 
 /// What a node may admit for a group while it has no lease: cut off, or while the controller recovers.
@@ -181,6 +197,17 @@ impl GroupSpec {
     pub fn depth(&self) -> Option<Ru> {
         let limit = self.limit()?;
         Some(self.burst.unwrap_or_else(|| limit.over(Span::secs(1)).max(Ru(1))))
+    }
+
+    /// The curve of a rate that warms up to the limit; `None` with another policy, or without a limit.
+    ///
+    /// # Errors
+    /// [`SettingError`] names what of it cannot be.
+    pub fn curve(&self) -> Result<Option<WarmUp>, SettingError> {
+        match (self.policy, self.limit()) {
+            (Policy::WarmUp { period, factor }, Some(limit)) => WarmUp::new(limit, period, factor).map(Some),
+            _ => Ok(None),
+        }
     }
 
     /// The largest operation that the group can ever cover; `None` when any.

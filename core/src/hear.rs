@@ -44,6 +44,6 @@ impl Tree {
                 group.live.running.remove(&client);
             }
         }
-        self.add(chain, Rate::ZERO, Ru::ZERO - taken);
+        self.add(chain, Rate::ZERO, Ru::ZERO - taken, Rate::ZERO);
     }
 }

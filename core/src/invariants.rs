@@ -31,8 +31,11 @@ impl Engine {
         for group in self.tree.iter_mut() {
             if group.live.is_awake() {
                 let live = &mut *group.live;
-                live.committed_legacy = live.committed_legacy.min(live.committed);
-                live.held_legacy = live.held_legacy.min(live.held);
+                let (committed, held) = live.legacy;
+                live.legacy = (committed.min(live.committed), held.min(live.held));
+            }
+            if let Some(warmth) = group.warmth.as_deref_mut() {
+                warmth.shrink(group.live.committed);
             }
         }
         self.check_leases()?;
@@ -121,10 +124,12 @@ impl Engine {
             + below(|g| g.live.committed.0);
         let held: i64 =
             live.leases.values().map(|lease| lease.hold().0).sum::<i64>() + below(|g| g.live.held.0);
-        if (committed, held) != (live.committed.0, live.held.0) {
+        let used: i64 =
+            live.leases.values().map(|lease| lease.counted.0).sum::<i64>() + below(|g| g.live.used.0);
+        if (committed, held, used) != (live.committed.0, live.held.0, live.used.0) {
             return Err(format!(
-                "group {}: sums drifted: committed {} is {committed}, held {} is {held}",
-                group.id.0, live.committed.0, live.held.0
+                "group {}: sums drifted: committed {} is {committed}, held {} is {held}, used {} is {used}",
+                group.id.0, live.committed.0, live.held.0, live.used.0
             ));
         }
         let waiting = live.leases.values().filter(|lease| lease.reported().backlog.is_positive()).count();
@@ -149,11 +154,21 @@ fn check_group(group: &Group) -> Result<(), String> {
     let (Some(limit), Some(depth)) = (group.spec.limit(), group.spec.depth()) else {
         return Ok(());
     };
-    if live.committed > limit.max(live.committed_legacy) || live.committed < Rate::ZERO {
+    let (committed_legacy, held_legacy) = live.legacy;
+    if live.committed > limit.max(committed_legacy) || live.committed < Rate::ZERO {
         return Err(format!("I1: committed {} is above the limit {limit}", live.committed));
     }
+    if let Some(warmth) = group.warmth.as_deref()
+        && live.committed > warmth.most_leased().max(committed_legacy)
+    {
+        return Err(format!(
+            "I1: committed {} is above the rate {} of the warm-up",
+            live.committed,
+            warmth.rate()
+        ));
+    }
     let held = group.pool.tokens().or_zero() + live.held;
-    if held > depth.max(live.held_legacy) {
+    if held > depth.max(held_legacy) {
         return Err(format!("I2: pool and held {held} are above the depth {depth}"));
     }
     if group.pool.is_late() {
@@ -172,9 +187,10 @@ mod tests {
     use crate::engine::EngineConfig;
     use crate::exchange::Ask;
     use crate::fill::Member;
-    use crate::group::{ClientId, GroupId, GroupSpec};
+    use crate::group::{ClientId, GroupId, GroupSpec, Policy};
     use crate::lease::Lease;
-    use crate::units::Time;
+    use crate::units::{Span, Time};
+    use crate::warmth::Warmth;
 
     const GROUP: GroupId = GroupId(2);
 
@@ -200,6 +216,11 @@ mod tests {
         assert!(says(|group| group.live.backlogged += 1).contains("have a backlog, counted as"));
         assert!(says(|group| group.spec.rate = Some(Rate(1))).starts_with("group 2: I1"));
         assert!(says(|group| group.spec.burst = Some(Ru(1))).starts_with("group 2: I2"));
+        let cold = says(|group| {
+            let policy = Policy::WarmUp { period: Span::secs(10), factor: 3 };
+            group.warmth = Warmth::cold(Time(0), &GroupSpec { policy, ..group.spec.clone() });
+        });
+        assert!(cold.contains("is above the rate 33.333333 RU/s of the warm-up"), "{cold}");
         let unlike = says(|group| group.parts.as_mut().unwrap().load(Time(0), ClientId(1), Rate(7)));
         assert!(unlike.starts_with("group 2: the parts of the fallback do not add up"), "{unlike}");
     }

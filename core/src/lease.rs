@@ -27,6 +27,8 @@ pub(crate) struct Lease {
     pub share: Share,
     /// The rate by which the group lists the lease; `None` while it does not.
     pub listed: Option<Rate>,
+    /// The rate by which the group's sum of what is used counts it.
+    pub counted: Rate,
 }
 
 /// The newest grant.

@@ -13,6 +13,7 @@
 //! * [`usage`]: what an operation used and was charged.
 //! * [`view`]: inspecting the engine, and saving it across a clean restart.
 //! * [`waited`]: how long operations waited, by length.
+//! * [`warmth`]: how warm a group is whose rate warms up.
 //!
 //! The same inputs in the same order give the same outputs, byte for byte (invariant I8): maps are ordered, time is
 //! an argument. The specification is docs/algorithm.md.
@@ -52,6 +53,7 @@ pub mod view;
 pub mod waited;
 mod waiters;
 mod want;
+pub mod warmth;
 
 pub use define::GroupError;
 pub use tree::MAX_DEPTH;

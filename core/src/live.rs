@@ -23,9 +23,10 @@ pub(crate) struct Parts {
     /// Rate and tokens that the nodes below may be using.
     pub committed: Rate,
     pub held: Ru,
+    /// Of that rate, what they use, as they reported.
+    pub used: Rate,
     /// After a changed definition leases may exceed the new limits by this until they are renewed or end.
-    pub committed_legacy: Rate,
-    pub held_legacy: Ru,
+    pub legacy: (Rate, Ru),
     pub leases: BTreeMap<ClientId, Lease>,
     /// Own leases by committed rate, and child groups by theirs if it is not zero: the places from which rate can be
     /// recalled.
@@ -54,8 +55,8 @@ impl Parts {
         Self {
             committed: Rate::ZERO,
             held: Ru::ZERO,
-            committed_legacy: Rate::ZERO,
-            held_legacy: Ru::ZERO,
+            used: Rate::ZERO,
+            legacy: (Rate::ZERO, Ru::ZERO),
             leases: BTreeMap::new(),
             by_rate: BTreeSet::new(),
             running: BTreeSet::new(),

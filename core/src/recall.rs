@@ -33,7 +33,7 @@ impl Tree {
         let children: Vec<(Rate, GroupId)> = self.get(level).map_or_else(Vec::new, |group| {
             group.live.children_by_rate.iter().rev().take(MOST_LOOKED_AT).copied().collect()
         });
-        let capacity = self.get(level).and_then(|group| group.spec.limit());
+        let capacity = self.get(level).and_then(|group| group.limit());
         for (committed, child) in children {
             let share = capacity.and_then(|capacity| {
                 let entry = self.get(child)?.live.entered;

@@ -8,13 +8,14 @@ use std::hash::{Hash, Hasher};
 use crate::children::Children;
 use crate::division::{Entry, Party};
 use crate::exchange::Enforcement;
-use crate::group::{GroupId, GroupSpec, Policy, Priority};
+use crate::group::{GroupId, GroupSpec, Priority};
 use crate::index::{Index, Slot};
 use crate::live::Live;
 use crate::parts::Parts;
 use crate::pool::Pool;
 use crate::quota::Quota;
 use crate::units::{Rate, Ru, Time};
+use crate::warmth::Warmth;
 
 /// Deepest nesting below the root.
 pub const MAX_DEPTH: usize = 8;
@@ -66,12 +67,15 @@ pub(crate) struct Group {
     pub parts: Option<Box<Parts>>,
     /// Its quota in the present window, once one is open.
     pub quota: Option<Box<Quota>>,
+    /// How warm it is, if its rate warms up.
+    pub warmth: Option<Box<Warmth>>,
     pub live: Live,
 }
 
 impl Group {
     pub(crate) fn new(now: Time, id: GroupId, spec: GroupSpec) -> Self {
         let opening = spec.depth().unwrap_or(Ru::ZERO);
+        let warmth = Warmth::cold(now, &spec);
         Self {
             id,
             above: None,
@@ -84,8 +88,14 @@ impl Group {
             lumps_until: Time(0),
             parts: None,
             quota: None,
+            warmth,
             live: Live::default(),
         }
+    }
+
+    /// The rate that the group and everything below it may use now: the limit, or less while it warms up to that.
+    pub(crate) fn limit(&self) -> Option<Rate> {
+        self.warmth.as_ref().map_or_else(|| self.spec.limit(), |warmth| Some(warmth.rate()))
     }
 
     /// Until then, leases that the engine does not know may be out.
@@ -98,7 +108,7 @@ impl Group {
     pub(crate) fn demand(&self) -> Rate {
         let live = &*self.live;
         let wanted = if self.children.is_empty() { live.own.demand() } else { live.division.demand() };
-        self.spec.limit().map_or(Rate(wanted), |limit| limit.min(Rate(wanted)))
+        self.limit().map_or(Rate(wanted), |limit| limit.min(Rate(wanted)))
     }
 
     /// What the group's own clients want beside its children; without children they divide the rate among themselves.
@@ -161,10 +171,12 @@ impl Hash for Group {
             lumps_until,
             parts,
             quota,
+            warmth,
             live,
         } = self;
-        (id, spec, pool, removed, children, recovering_until, short_until, lumps_until, parts, quota, live)
+        (id, spec, pool, removed, children, recovering_until, short_until, lumps_until, parts, quota)
             .hash(state);
+        (warmth, live).hash(state);
     }
 }
 
@@ -244,7 +256,7 @@ impl Tree {
         let mut all = Enforcement::default();
         for group in self.up(chain) {
             all.shadow |= group.spec.shadow;
-            all.paced |= group.spec.policy == Policy::Paced;
+            all.paced |= group.spec.policy.is_paced();
         }
         all
     }
@@ -352,15 +364,16 @@ impl Tree {
         below + 1
     }
 
-    /// Adds to what nodes may use and hold, at every level.
-    pub(crate) fn add(&mut self, chain: &Chain, committed: Rate, held: Ru) {
-        if committed == Rate::ZERO && held == Ru::ZERO {
+    /// Adds to what nodes may use and hold, and to what they use of it, at every level.
+    pub(crate) fn add(&mut self, chain: &Chain, committed: Rate, held: Ru, used: Rate) {
+        if committed == Rate::ZERO && held == Ru::ZERO && used == Rate::ZERO {
             return;
         }
         for slot in chain.up() {
             let live = &mut *self.at_mut(slot).live;
             live.committed += committed;
             live.held += held;
+            live.used += used;
         }
     }
 
@@ -389,7 +402,7 @@ impl Tree {
             return;
         };
         let Some(group) = self.get_mut(id) else { return };
-        let (committed, held) = (group.live.committed, group.live.held);
+        let (committed, held, used) = (group.live.committed, group.live.held, group.live.used);
         let (queue, backlogged) = (group.live.queue.clone(), group.live.backlogged);
         let (listed, entered) = (group.live.listed, group.live.entered);
         if group.live.is_awake() {
@@ -403,7 +416,7 @@ impl Tree {
                 above.live.division.change(Party::Child(id), entered, None);
             }
         }
-        self.add(&chain, Rate(-committed.0), Ru(-held.0));
+        self.add(&chain, Rate(-committed.0), Ru(-held.0), Rate(-used.0));
         self.list(&chain);
         for slot in chain.up() {
             let above = self.at_mut(slot);
@@ -420,10 +433,10 @@ impl Tree {
     pub(crate) fn attach(&mut self, id: GroupId, parent: GroupId) {
         let Some(chain) = self.chain(parent) else { return };
         let Some(group) = self.get_mut(id) else { return };
-        let (committed, held) = (group.live.committed, group.live.held);
+        let (committed, held, used) = (group.live.committed, group.live.held, group.live.used);
         let (queue, backlogged) = (group.live.queue.clone(), group.live.backlogged);
         group.above = Some(chain.slot());
-        self.add(&chain, committed, held);
+        self.add(&chain, committed, held, used);
         if let Some(above) = self.get_mut(parent) {
             above.children.insert(id);
         }
@@ -449,7 +462,7 @@ impl Tree {
             if group.live.is_awake() {
                 group.pool.excuse();
                 let live = &mut *group.live;
-                (live.committed_legacy, live.held_legacy) = (live.committed, live.held);
+                live.legacy = (live.committed, live.held);
             }
         }
     }

@@ -58,6 +58,10 @@ pub struct Snapshot {
     pub leases: Vec<SavedLease>,
     /// The rest of each recovery, by group: nodes may hold leases that they have not proven yet.
     pub recoveries: Vec<(GroupId, Span)>,
+    /// What groups have in store whose rate warms up, unless they are cold.
+    pub warmths: Vec<(GroupId, Ru)>,
+    /// How long ago that was, by the wall clock.
+    pub away: Span,
 }
 
 /// One lease in a snapshot.
@@ -118,7 +122,7 @@ impl Engine {
     /// Returns the state that a clean shutdown saves.
     pub fn snapshot(&mut self, now: Time) -> Snapshot {
         self.expire(now);
-        let mut snapshot = Snapshot::default();
+        let mut snapshot = Snapshot { warmths: self.saved_warmths(now), ..Snapshot::default() };
         let ids: Vec<GroupId> = self.tree.iter().map(|group| group.id).collect();
         for id in ids {
             let Some(group) = self.tree.get_mut(id) else {
@@ -171,6 +175,7 @@ impl Engine {
                 group.pool = Pool::new(now, (*tokens).min(group.room()));
             }
         }
+        self.restore_warmths(now, snapshot.away, &snapshot.warmths);
         for saved in &snapshot.leases {
             let Some(chain) = self.tree.chain(saved.group) else {
                 continue;

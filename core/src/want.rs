@@ -16,6 +16,12 @@ pub(crate) const FAR: Span = Span::millis(30);
 /// send 0.2 messages a second more.
 pub(crate) const AVERAGED: i64 = 8;
 
+/// What the node uses of its lease: what it offers, and all while operations wait.
+pub(crate) fn uses(lease: &Lease) -> Rate {
+    let (all, reported) = (lease.committed(), lease.reported());
+    if reported.backlog.is_positive() { all } else { reported.demand.max(Rate::ZERO).min(all) }
+}
+
 /// Whether the lease covers the load, or once did, and at most a second of the load waits.
 pub(crate) fn covers(lease: &Lease) -> bool {
     if lease.reported().covered {

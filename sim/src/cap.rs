@@ -8,6 +8,8 @@ use tidegate_core::bound::Bound;
 use tidegate_core::group::GroupSpec;
 use tidegate_core::units::{Rate, Ru, Span, Time};
 
+use super::curve::Curve;
+
 /// A rate, and the depth of the bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Limits {
@@ -70,6 +72,8 @@ pub(super) struct Capped {
     pub(super) fastest: Rate,
     /// Something changed since the group was made.
     pub(super) changed: bool,
+    /// Of a rate that warms up.
+    pub(super) curve: Option<Curve>,
 }
 
 impl Capped {
@@ -84,6 +88,7 @@ impl Capped {
             fallbacks: Rate::ZERO,
             fastest: Rate::ZERO,
             changed: false,
+            curve: None,
         };
         capped.set(now, Ru::ZERO);
         capped.judged.begin_again(now);
@@ -95,6 +100,9 @@ impl Capped {
         self.catch_up(now);
         self.nominal.admit(now, cost);
         self.judged.admit(now, cost);
+        if let Some(curve) = &mut self.curve {
+            curve.admit(now, cost);
+        }
     }
 
     /// RU above the cap and the burst in the worst window.

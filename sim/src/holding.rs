@@ -83,7 +83,7 @@ const MOST_JUDGED: usize = 16;
 const FALLBACK_BURST: Span = Span::secs(1);
 
 /// The same under a paced limit, and of its leases: as late as a node may be to start an operation that was due.
-const PACED_BURST: Span = Span::millis(5);
+pub(super) const PACED_BURST: Span = Span::millis(5);
 
 fn fine(amount: Ru) -> i128 {
     i128::from(amount.0) * i128::from(MICRO)

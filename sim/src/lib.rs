@@ -10,6 +10,7 @@ pub mod chaos;
 mod controller;
 mod copies;
 mod counted;
+mod curve;
 mod definitions;
 mod digest;
 pub mod disk;

@@ -80,6 +80,7 @@ impl World {
     pub fn crash_controller(&mut self, death: Death) {
         self.controller.die(death);
         self.stalled_until = Time(0);
+        self.cool_curves();
         self.toll.controllers += 1;
         self.break_streams();
     }

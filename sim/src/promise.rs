@@ -68,7 +68,7 @@ impl World {
     }
 
     /// When no lease of now is out any more, on the clock of any controller or node.
-    fn settled(&self) -> Time {
+    pub(super) fn settled(&self) -> Time {
         let longest = self.longest_ttl;
         self.now.max(self.old_until).after(longest).after(Span(longest.0 / 1_000)).after(Span::millis(60))
     }
@@ -101,6 +101,7 @@ impl World {
                 capped.joined(now, brought, settled);
             }
         }
+        self.bend_curve(id, spec, settled);
         self.count_fallbacks(id, spec);
         self.count_shadows();
     }
@@ -115,6 +116,7 @@ impl World {
         }
         if let Some(capped) = self.bounds.get_mut(&id) {
             capped.removed(now, settled);
+            capped.curve = None;
         }
     }
 
@@ -165,7 +167,7 @@ impl World {
         };
         let excess = capped.excess();
         if excess <= overrun + tick(capped.fastest) {
-            return Ok(());
+            return self.judge_curve(id);
         }
         Err(format!(
             "I5: group {}: {excess} above rate * window and burst, overrun {overrun}; {} above rate * window in {}",

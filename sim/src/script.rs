@@ -222,7 +222,7 @@ impl Run {
         Ok(u64::try_from(i128::from(admitted.0) * 1_000 / i128::from(limit.over(span).0.max(1))).unwrap_or(0))
     }
 
-    /// `expect used 2 >= 0.980`, `expect since 2 >= 0.980`, `expect bound 2`, `expect p99 light <= 5ms`, `expect jain even >= 0.990`,
+    /// `expect used 2 >= 0.980`, `expect since 2 >= 0.980`, `expect bound 2`, `expect curve 2`, `expect p99 light <= 5ms`, `expect jain even >= 0.990`,
     /// `expect excess 2 <= 40`: whole RU above rate x window in the worst one, `expect messages <= 5.000`, `expect ledger 2`, `expect admitted big >= 10`, `expect floor 2 >= 95`: whole RU
     /// in every second since `record`, `expect quota 2 >= 0.995`: of the last whole minute's.
     fn expect(&mut self, what: &str, args: &[&str]) -> Result<(), String> {
@@ -246,6 +246,10 @@ impl Run {
                 let (_, worst, depth) = self.used(id)?;
                 let overrun = self.world()?.overrun(id);
                 (worst <= depth + overrun, format!("{worst} over, burst {depth}, overrun {overrun}"))
+            }
+            "curve" => {
+                let judged = self.world()?.judge_curve(group_id(subject)?);
+                (judged.is_ok(), judged.err().unwrap_or_default())
             }
             "excess" => {
                 let (_, worst, _) = self.used(group_id(subject)?)?;

@@ -118,7 +118,7 @@ pub(super) fn spec(mut spec: GroupSpec, words: &Words<'_>) -> Result<GroupSpec, 
     spec.policy = words.get("policy", spec.policy, |text| match text {
         "token_bucket" => Some(Policy::TokenBucket),
         "paced" => Some(Policy::Paced),
-        _ => None,
+        _ => warm_up(text),
     })?;
     let total =
         |text: &str| if text == "none" { Some(None) } else { micro(text).map(|rate| Some(Rate(rate))) };
@@ -128,6 +128,20 @@ pub(super) fn spec(mut spec: GroupSpec, words: &Words<'_>) -> Result<GroupSpec, 
     })?;
     spec.fallback_total = words.get("total", spec.fallback_total, total)?;
     Ok(spec)
+}
+
+/// `warm_up:10s:3`.
+fn warm_up(text: &str) -> Option<Policy> {
+    let (period, factor) = text.strip_prefix("warm_up:")?.split_once(':')?;
+    Some(Policy::WarmUp { period: span(period)?, factor: factor.parse().ok()? })
+}
+
+fn show_policy(policy: Policy) -> String {
+    match policy {
+        Policy::TokenBucket => String::new(),
+        Policy::Paced => " policy=paced".to_owned(),
+        Policy::WarmUp { period, factor } => format!(" policy=warm_up:{}us:{factor}", period.0),
+    }
 }
 
 pub(super) fn load(name: &str, words: &Words<'_>, now: Time) -> Result<Load, String> {
@@ -184,7 +198,7 @@ pub(super) fn show_spec(spec: &GroupSpec) -> String {
         amount(spec.fallback_total.map(|total| total.0), "none"),
         show_micro(spec.max_debt.0),
         if spec.shadow { "shadow" } else { "on" },
-        if spec.policy == Policy::Paced { " policy=paced" } else { "" },
+        show_policy(spec.policy),
         spec.quota.map(|quota| format!(" quota={}", show_micro(quota.0))).unwrap_or_default(),
     )
 }

@@ -39,8 +39,8 @@ pub fn create_group_text(group: &v1::Group, dialect: SqlDialect) -> String {
     if group.enforcement == "shadow" {
         option("ENFORCEMENT", "SHADOW");
     }
-    if group.policy == "paced" {
-        option("POLICY", "PACED");
+    if group.policy != "token_bucket" {
+        option("POLICY", &policy_text(&group.policy));
     }
     option("QUOTA", &quota_text(&group.quota, dialect));
     if let Some(limit) = &group.query_limit {
@@ -50,6 +50,15 @@ pub fn create_group_text(group: &v1::Group, dialect: SqlDialect) -> String {
         option("COMMENT", &quoted_string(&group.comment, dialect));
     }
     format!("CREATE RESOURCE GROUP {} {}", quoted_name(&group.name, dialect), options.join(", "))
+}
+
+/// `PACED`, or `WARM_UP('10s', 3)`.
+fn policy_text(policy: &str) -> String {
+    let settings = policy.split_once('(').and_then(|(name, rest)| Some((name, rest.strip_suffix(')')?)));
+    let Some((name, settings)) = settings else { return policy.to_ascii_uppercase() };
+    let (period, factor) = settings.split_once(',').unwrap_or((settings, ""));
+    let factor = if factor.is_empty() { String::new() } else { format!(", {}", factor.trim()) };
+    format!("{}('{}'{factor})", name.to_ascii_uppercase(), period.trim())
 }
 
 /// `1000000 PER DAY 'Europe/Berlin'`.
@@ -198,7 +207,13 @@ mod tests {
             or_empty(decimal().boxed()),
             (
                 prop_oneof![Just(""), Just("shadow")],
-                prop_oneof![Just(""), Just("paced")],
+                prop_oneof![
+                    Just(""),
+                    Just("paced"),
+                    Just("warm_up"),
+                    Just("warm_up(10s)"),
+                    Just("warm_up(1.5s, 3)")
+                ],
                 or_empty(quota().boxed()),
             ),
         );

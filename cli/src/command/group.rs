@@ -130,7 +130,8 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "HOW")]
     enforcement: Option<String>,
     /// How operations follow each other: token_bucket, or paced: each starts when those before it are paid for at the
-    /// rate; nothing is saved up.
+    /// rate; nothing is saved up. 'warm_up(10s, 3)' is paced at a rate that is a third of the limit when the group is
+    /// cold, as after a silence, and reaches it in 10 s of full use.
     #[arg(long, value_name = "HOW")]
     policy: Option<String>,
     /// RU of all nodes together in each minute, hour, day or month of the calendar, here and below: '1000000 per day' in

@@ -108,6 +108,7 @@ fn groups(groups: &[v1::GroupState]) -> Table {
         Column::number("P99 WAIT (ms)").leaves(3),
         Column::number("QUOTA LEFT (RU)").leaves(4),
         Column::number("RESETS IN").leaves(5),
+        Column::number("WARMS UP, NOW (RU/s)").leaves(4),
     ]);
     for group in groups {
         let quota = group.quota.as_ref();
@@ -122,6 +123,7 @@ fn groups(groups: &[v1::GroupState]) -> Table {
             group.waits.as_ref().map(|waits| millis(waits.p99_us.into())).unwrap_or_default(),
             quota.map(|quota| quota.left.clone()).unwrap_or_default(),
             quota.map(resets).unwrap_or_default(),
+            group.warmth.as_ref().map(|warmth| warmth.rate.clone()).unwrap_or_default(),
         ]);
     }
     table

@@ -70,24 +70,28 @@ impl Detail {
     }
 }
 
-/// Waits of the last minute, with those of the groups below.
+/// Waits of the last minute, with those of the groups below; and its rate of the moment, if that warms up.
 fn waits(sample: &GroupSample) -> Table {
-    let mut table = Table::new([
+    let warms = sample.warms_up_at.as_deref();
+    let columns = [
         Column::number("WAITS IN THE LAST MINUTE"),
         Column::number("IN VAIN").leaves(1),
         Column::number("P50 (ms)"),
         Column::number("P99 (ms)"),
         Column::number("LONGEST (ms)").leaves(1),
-    ]);
+    ];
+    let rate = warms.map(|_| Column::number("WARMS UP, NOW (RU/s)").leaves(2));
+    let mut table = Table::new(columns.into_iter().chain(rate));
     let waits = sample.with_children.waits.unwrap_or_default();
     let time = |us: u64| Cell::from(if waits.ended == 0 { String::new() } else { millis(us.into()) });
-    table.cells([
+    let cells = [
         waits.ended.to_string().into(),
         Cell::warns(waits.in_vain.into()),
         time(waits.p50_us),
         time(waits.p99_us),
         time(waits.max_us),
-    ]);
+    ];
+    table.cells(cells.into_iter().chain(warms.map(|rate| whole(rate).into())));
     table
 }
 

@@ -207,18 +207,18 @@ impl Asked {
         patience: Option<Span>,
         bearable: Option<Span>,
     ) -> Result<Self, AdminError> {
-        let settings = |definition: &Definition| {
+        let settings = |definition: &Definition| -> Result<_, AdminError> {
             let (spec, quota) = (definition.spec(None), None);
             let patience = patience.or(definition.max_wait).unwrap_or(PATIENCE);
-            let (shape, burst) = (shape(spec.policy), spec.burst);
-            spec.limit().map(|rate| Settings { shape, rate, burst, patience, quota })
+            let (shape, burst) = (shape(spec.policy)?, spec.burst);
+            Ok(spec.limit().map(|rate| Settings { shape, rate, burst, patience, quota }))
         };
-        let proposed = settings(after).ok_or_else(|| {
+        let proposed = settings(after)?.ok_or_else(|| {
             let message = "without a limit nothing is throttled; give a rate such as \"2000\"";
             AdminError::invalid("ru_per_sec", message)
         })?;
         Ok(Self {
-            current: settings(before),
+            current: settings(before)?,
             proposed,
             bearable: bearable.unwrap_or(BEARABLE),
             quotas: [before.quota.clone(), after.quota.clone()],
@@ -278,10 +278,17 @@ fn wait(field: &str, us: u64) -> Result<Option<Span>, AdminError> {
     Ok((us > 0).then_some(Span(us)))
 }
 
-const fn shape(policy: Policy) -> Shape {
+/// A rate that warms up is not replayed: how warm a group was depends on what its nodes did in each second before, of
+/// which a record of minutes has the sum.
+fn shape(policy: Policy) -> Result<Shape, AdminError> {
     match policy {
-        Policy::TokenBucket => Shape::TokenBucket,
-        Policy::Paced => Shape::Paced,
+        Policy::TokenBucket => Ok(Shape::TokenBucket),
+        Policy::Paced => Ok(Shape::Paced),
+        Policy::WarmUp { .. } => {
+            let message = "\"warm_up\" cannot be replayed, since a record does not have how warm the group was; ask with \
+                           \"paced\" for the rate once it is warm";
+            Err(AdminError::invalid("policy", message))
+        }
     }
 }
 

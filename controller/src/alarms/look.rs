@@ -144,6 +144,7 @@ pub(super) fn why(service: &Service, key: &Key) -> Option<Why> {
             waiting: of.waiting.max(u64::from(*step == id)),
             leases: view.leases,
             quota: Waits(&state.leasing).quota(*step, now).map(message::quota_state),
+            warmth: Waits(&state.leasing).warmth(*step, now).map(message::warmth),
             ..GroupNow::idle(Arc::new(catalog.get(*step)?.text()))
         })
     };

@@ -112,6 +112,7 @@ fn word(why: &Why) -> &'static str {
         Why::Recovering => "recovering",
         Why::Quota(_) => "quota",
         Why::Debt => "debt",
+        Why::WarmingUp(_) => "warming_up",
         Why::Rate => "rate",
         Why::Above(_) => "parent",
         Why::NoLease => "no_lease",

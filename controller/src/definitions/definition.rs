@@ -11,6 +11,7 @@ use tidegate_core::units::{Rate, Ru, Span};
 use crate::definitions::group_fields::{
     DEFAULT, MAX_COMMENT, MAX_OWNER, MAX_WAIT_RANGE, MIN_RENEW, NONE, TOP,
 };
+use crate::definitions::policy;
 use crate::definitions::quota::Quota;
 use crate::error::{AdminError, InField};
 use crate::name::GroupName;
@@ -131,7 +132,7 @@ impl Definition {
         let max_debt = open(&text.max_debt, DEFAULT, parse_amount).in_field("max_debt")?;
         let fallback = fallback(&text.fallback)?;
         let quota = quota(text, burst, fallback)?;
-        Ok(Self {
+        Self {
             name: GroupName::parse(&text.name).in_field("name")?,
             parent,
             rate,
@@ -150,9 +151,24 @@ impl Definition {
             query_limit: query_limit.map(Arc::new),
             max_wait: max_wait(text.max_wait_us)?,
             shadow: shadow(&text.enforcement)?,
-            policy: policy(&text.policy)?,
+            policy: policy::parse(&text.policy)?,
             quota,
-        })
+        }
+        .with_curve()
+    }
+
+    /// The definition, if its rate can warm up as its policy says.
+    fn with_curve(self) -> Result<Self, AdminError> {
+        if !matches!(self.policy, Policy::WarmUp { .. }) {
+            return Ok(self);
+        }
+        if self.limit().is_none() {
+            let message = "\"warm_up\" needs a limit to warm up to; set ru_per_sec, and burstable \"off\" or \"moderated\", \
+                           or policy \"token_bucket\"";
+            return Err(AdminError::invalid("policy", message));
+        }
+        self.spec(None).curve().map_err(|error| AdminError::invalid("policy", error))?;
+        Ok(self)
     }
 
     /// The definition as text, with defaults written out unless they follow the rate.
@@ -188,11 +204,7 @@ impl Definition {
             comment: self.comment.to_string(),
             owner: self.owner.to_string(),
             enforcement: if self.shadow { "shadow" } else { "on" }.to_owned(),
-            policy: match self.policy {
-                Policy::TokenBucket => "token_bucket",
-                Policy::Paced => "paced",
-            }
-            .to_owned(),
+            policy: policy::text(self.policy),
             quota: self.quota.as_ref().map(ToString::to_string).unwrap_or_default(),
             revision: self.revision,
             query_limit: self.query_limit.as_ref().map(|limit| limit.text()),
@@ -301,17 +313,6 @@ fn shadow(text: &str) -> Result<bool, AdminError> {
         _ => {
             let message = format!("{:?} is none of \"on\", \"shadow\"", cut(text));
             Err(AdminError::invalid("enforcement", message))
-        }
-    }
-}
-
-fn policy(text: &str) -> Result<Policy, AdminError> {
-    match text.trim().to_ascii_lowercase().as_str() {
-        "" | "token_bucket" => Ok(Policy::TokenBucket),
-        "paced" => Ok(Policy::Paced),
-        _ => {
-            let message = format!("{:?} is none of \"token_bucket\", \"paced\"", cut(text));
-            Err(AdminError::invalid("policy", message))
         }
     }
 }
@@ -461,6 +462,25 @@ mod tests {
         assert_eq!(Definition::parse(&text).unwrap(), Definition::parse(&named("a")).unwrap());
     }
 
+    fn warms(rate: &str, burstable: &str, policy: &str) -> v1::Group {
+        let (ru_per_sec, burstable) = (rate.to_owned(), burstable.to_owned());
+        v1::Group { ru_per_sec, burstable, policy: policy.to_owned(), ..named("a") }
+    }
+
+    #[test]
+    fn a_rate_that_warms_up_has_a_limit_and_a_curve() {
+        for (burstable, limit) in [("off", 100), ("moderated", 200)] {
+            let definition = Definition::parse(&warms("100", burstable, "Warm_up(20s)")).unwrap();
+            assert_eq!(definition.text().policy, "warm_up(20s, 3)");
+            assert_eq!(Definition::parse(&definition.text()).unwrap(), definition);
+            let most = definition.spec(None).curve().unwrap().unwrap().most();
+            assert_eq!(most, Ru::whole(limit * 20), "it warms up to what it may use");
+        }
+        let quota = v1::Group { quota: "5 per day".into(), ..warms("unlimited", "off", "warm_up") };
+        let error = Definition::parse(&quota).unwrap_err().to_string();
+        assert!(error.contains("needs a limit to warm up to"), "{error}");
+    }
+
     #[test]
     fn an_open_moderated_limit_follows_the_rate() {
         let text = v1::Group { ru_per_sec: "10".into(), burstable: "moderated".into(), ..named("a") };
@@ -505,6 +525,11 @@ mod tests {
             ("max_wait_us", v1::Group { max_wait_us: 3_600_000_001, ..base.clone() }),
             ("enforcement", v1::Group { enforcement: "off".into(), ..base.clone() }),
             ("policy", v1::Group { policy: "leaky".into(), ..base.clone() }),
+            ("policy", v1::Group { policy: "warm_up".into(), ..base.clone() }),
+            ("policy", warms("10", "unlimited", "warm_up")),
+            ("policy", warms("unlimited", "off", "warm_up")),
+            ("policy", warms("10", "off", "warm_up(10s, 1)")),
+            ("policy", warms("1000000", "off", "warm_up(1h, 3)")),
             ("quota", v1::Group { quota: "0 per day".into(), ..base.clone() }),
             ("quota", v1::Group { quota: "5 per week".into(), ..base.clone() }),
             ("quota", v1::Group { quota: "5 per day Berlin".into(), ..base.clone() }),

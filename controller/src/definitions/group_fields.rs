@@ -49,6 +49,8 @@ pub enum Takes {
     Rule,
     /// An amount per minute, hour, day or month, with a zone unless it is UTC; or [`NONE`].
     Quota,
+    /// `token_bucket`, `paced`, or `warm_up` with a period and a cold factor in parentheses.
+    Policy,
 }
 
 impl Takes {
@@ -177,9 +179,9 @@ static FIELDS: &[Field] = &[
     ),
     field!(
         policy,
-        Takes::Word(&["token_bucket", "paced"]),
-        "token_bucket, or paced: operations follow each other at the rate, and nothing is saved up",
-        "\"token_bucket\" or \"paced\""
+        Takes::Policy,
+        "token_bucket; paced: operations follow each other at the rate; or warm_up(10s, 3): at a rate that warms up",
+        "\"token_bucket\", \"paced\" or \"warm_up(10s, 3)\""
     ),
     field!(
         quota,

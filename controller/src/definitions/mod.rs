@@ -15,6 +15,7 @@ pub mod group_fields;
 pub(crate) mod groups;
 pub mod limited;
 pub(crate) mod load;
+mod policy;
 pub mod quota;
 mod quota_rules;
 

@@ -84,8 +84,8 @@ impl Leasing {
         before.out.iter().for_each(|(id, ttl)| longest.remember(*id, *ttl, ended(*ttl)));
         match clean {
             Some(saved) => {
-                let all = saved.recovery_of_all();
-                engine.restore(now, &Snapshot::from(saved));
+                let (all, away) = (saved.recovery_of_all(), saved.closed_for(clock.unix_ms()));
+                engine.restore(now, &Snapshot { away, ..Snapshot::from(saved) });
                 if all > Span(0) {
                     engine.recover_until(now.after(all));
                 }

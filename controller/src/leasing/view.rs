@@ -9,6 +9,7 @@ use tidegate_core::quota::QuotaView;
 use tidegate_core::units::{Rate, Ru, Span, Time};
 use tidegate_core::view::{GroupView, LeaseView};
 use tidegate_core::waited::Waited;
+use tidegate_core::warmth::WarmthView;
 
 use super::LeasingCalls;
 use super::clients::{Incarnation, NodeStats};
@@ -70,6 +71,8 @@ pub struct GroupRow {
     pub quota: Option<QuotaView>,
     /// Waits that ended within the last minute.
     pub waits: Option<Waited>,
+    /// How warm it is, if its rate warms up.
+    pub warmth: Option<WarmthView>,
 }
 
 /// Leases, and the groups they belong to.
@@ -171,6 +174,7 @@ impl State {
             bound: self.leasing.bound(self.definitions.catalog(), id, view.leases),
             quota: self.leasing.engine.quota_view(id, now),
             waits: self.accounts.waits(id, now),
+            warmth: self.leasing.engine.warmth(id, now),
         })
     }
 }

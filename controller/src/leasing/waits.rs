@@ -4,6 +4,7 @@ use tidegate_core::group::GroupId;
 use tidegate_core::quota::QuotaView;
 use tidegate_core::units::{Rate, Ru, Time};
 use tidegate_core::view::GroupView;
+use tidegate_core::warmth::WarmthView;
 
 use super::Leasing;
 
@@ -53,5 +54,10 @@ impl<'l> Waits<'l> {
     /// The quota of a group in the present window.
     pub(crate) fn quota(self, id: GroupId, now: Time) -> Option<QuotaView> {
         self.0.engine.quota_view(id, now)
+    }
+
+    /// How warm a group is.
+    pub(crate) fn warmth(self, id: GroupId, now: Time) -> Option<WarmthView> {
+        self.0.engine.warmth(id, now)
     }
 }

@@ -26,6 +26,7 @@ pub(super) struct GroupGauges {
     pool: Family<GroupLabel, FloatGauge>,
     demand: Family<GroupLabel, FloatGauge>,
     limit: Family<GroupLabel, FloatGauge>,
+    warm: Family<GroupLabel, FloatGauge>,
     wait: Family<WaitLabel, FloatGauge>,
 }
 
@@ -40,6 +41,11 @@ impl GroupGauges {
             self.limit.clone(),
         );
         registry.register(
+            "group_warm_up_ru_per_second",
+            "Most RU/s of the group now, where its rate warms up; absent where it does not",
+            self.warm.clone(),
+        );
+        registry.register(
             "group_wait_seconds",
             "Wait for admission that this part of the waits that ended in the last minute did not exceed",
             self.wait.clone(),
@@ -48,7 +54,8 @@ impl GroupGauges {
 
     /// Shows these groups, and no others.
     pub(super) fn show(&self, groups: &[GroupSample]) {
-        [&self.committed, &self.pool, &self.demand, &self.limit].iter().for_each(|family| family.clear());
+        let all = [&self.committed, &self.pool, &self.demand, &self.limit, &self.warm];
+        all.iter().for_each(|family| family.clear());
         self.wait.clear();
         for sample in groups.iter().take(MAX_GROUP_SERIES) {
             let label = GroupLabel { group: sample.name.clone() };
@@ -57,6 +64,9 @@ impl GroupGauges {
             self.demand.get_or_create(&label).set(units(sample.demand.0));
             if let Some(limit) = sample.limit {
                 self.limit.get_or_create(&label).set(units(limit.0));
+            }
+            if let Some(warm) = sample.warm {
+                self.warm.get_or_create(&label).set(units(warm.0));
             }
             for (percent, quantile) in PERCENTILES {
                 if let Some(Span(us)) = sample.waits.as_ref().and_then(|waits| waits.within(percent)) {

@@ -253,6 +253,10 @@ fn of_group(takes: Takes) -> Value {
             let zone = "( [A-Za-z0-9_+/-]+)?";
             json!({"pattern": format!("^({AMOUNT} per (minute|hour|day|month){zone}|{NONE})?$")})
         }
+        Takes::Policy => {
+            let period = r"\(([0-9]+(\.[0-9]+)?)(ms|s|m|h)(, ?[0-9]{1,3})?\)";
+            json!({"pattern": format!("^(token_bucket|paced|warm_up({period})?)?$")})
+        }
         Takes::Rule => json!({}),
     }
 }

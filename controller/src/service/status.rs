@@ -4,6 +4,7 @@ use tidegate_core::units::{Rate, Span};
 use tidegate_tls::Watched as _;
 
 use super::Service;
+use crate::leasing::waits::Waits;
 use crate::limits::MAX_GROUP_SERIES;
 use crate::metrics::GroupSample;
 
@@ -114,7 +115,8 @@ impl Service {
                     state.definitions.catalog().effective_limit(id),
                 );
                 let waits = state.accounts.waits(id, now);
-                Some(GroupSample { name, committed, pool, demand, limit, waits })
+                let warm = Waits(&state.leasing).warmth(id, now).map(|view| view.rate);
+                Some(GroupSample { name, committed, pool, demand, limit, warm, waits })
             });
             views.take(MAX_GROUP_SERIES).collect()
         };

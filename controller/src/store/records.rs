@@ -115,6 +115,9 @@ pub struct SavedLeases {
     /// Group, microseconds left of its recovery. Earlier versions had one for all groups.
     #[serde(default)]
     recoveries: Vec<(u32, u64)>,
+    /// Group, what it has in store whose rate warms up.
+    #[serde(default)]
+    warmths: Vec<(u32, i64)>,
 }
 
 /// Age at which the mark of a clean stop is no longer valid: the longest possible lease. By then all leases in it have
@@ -132,7 +135,10 @@ impl SavedLeases {
         let lease = |(_, _, _, rate, cap, lump, _): &(u32, u64, u64, i64, i64, i64, u64)| {
             rates.contains(rate) && amounts.contains(cap) && amounts.contains(lump)
         };
-        self.leases.iter().all(lease) && self.pools.iter().all(|(_, tokens)| pools.contains(tokens))
+        let warmths = self.warmths.iter().all(|(_, stored)| amounts.contains(stored));
+        warmths
+            && self.leases.iter().all(lease)
+            && self.pools.iter().all(|(_, tokens)| pools.contains(tokens))
     }
 
     /// Completes the mark for a store that closes now, with this seal beside it.
@@ -151,6 +157,11 @@ impl SavedLeases {
     /// Whether this very store was closed cleanly, and no controller has started on it since.
     pub fn is_sealed_by(&self, found: Option<&str>) -> bool {
         found == Some(self.seal.as_str())
+    }
+
+    /// How long ago the store was closed.
+    pub fn closed_for(&self, unix_ms: u64) -> Span {
+        Span::millis(unix_ms.saturating_sub(self.closed_unix_ms))
     }
 
     /// Time left of the lease that ends last.
@@ -187,6 +198,7 @@ impl From<&Snapshot> for SavedLeases {
             closed_unix_ms: 0,
             recovery_us: snapshot.recoveries.iter().map(|(_, left)| left.0).max().unwrap_or_default(),
             recoveries: snapshot.recoveries.iter().map(|(group, left)| (group.0, left.0)).collect(),
+            warmths: snapshot.warmths.iter().map(|(group, stored)| (group.0, stored.0)).collect(),
         }
     }
 }
@@ -206,6 +218,8 @@ impl From<SavedLeases> for Snapshot {
             pools: saved.pools.into_iter().map(|(group, tokens)| (GroupId(group), Ru(tokens))).collect(),
             leases: saved.leases.into_iter().map(lease).collect(),
             recoveries: saved.recoveries.into_iter().map(|(group, us)| (GroupId(group), Span(us))).collect(),
+            warmths: saved.warmths.into_iter().map(|(group, stored)| (GroupId(group), Ru(stored))).collect(),
+            away: Span(0),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_console::audit::Entry;
 use tidegate_console::history::Bucket;
-use tidegate_console::present::{Present, Tree};
+use tidegate_console::present::{Charged, Present, Tree};
 use tidegate_console::samples::Seconds;
 use tidegate_core::waited::Waited;
 use tidegate_proto::v1;
@@ -81,8 +81,8 @@ impl Web {
         for row in usage {
             let Some(group) = present.group_mut(row.group.as_str()) else { continue };
             group.own = row.live;
-            (group.operations, group.throttled) = (row.total.operations, row.total.throttled);
-            group.total = row.total.ru().0;
+            group.total = Charged { operations: row.total.operations, micro_ru: row.total.ru().0 };
+            group.throttled = row.total.throttled;
         }
         let (rows, rows_are_cut) = self.service.leasing().seen_by(visitor.identity()).groups()?;
         for row in rows {
@@ -92,6 +92,7 @@ impl Web {
             (group.waiting, group.backlog) = (row.waiting.waiting, row.waiting.backlog);
             group.debt = row.waiting.debt;
             group.quota = row.quota.map(message::quota_state);
+            group.warmth = row.warmth.map(message::warmth);
             group.waits = row.waits.as_ref().map(Waited::summary);
         }
         present.is_partial = usage_is_cut || rows_are_cut;

@@ -14,12 +14,12 @@
 //! State: the stored tokens, and when the next operation may start, 32 bytes. Use: caches and pools that must not get
 //! the full rate at once.
 
-use super::{Policy, Verdict, fine, setting};
+use super::{Policy, Verdict, fine, micro, setting};
 use crate::units::{MICRO, Rate, Ru, Span, Time};
 use setting::{COLDEST, MOST_STORED, SettingError};
 
 /// The policy. Tokens are counted in shares, of which `WarmUp::shares` make a micro-RU.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WarmUp {
     rate: u128,
     factor: u128,
@@ -33,7 +33,7 @@ pub struct WarmUp {
 }
 
 /// One key's store.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WarmUpState {
     stored: u128,
     /// When the next operation may start, times the rate.
@@ -87,6 +87,56 @@ impl WarmUp {
         self.whole(self.refilled(state, u128::from(now.0) * self.rate))
     }
 
+    /// The rate of the curve with what a key has in store: between a `factor` of the full rate and that, rounded down, and
+    /// never zero.
+    pub fn rate(&self, state: &WarmUpState) -> Rate {
+        let span = (self.most - self.threshold) >> self.coarse;
+        let above = state.stored.saturating_sub(self.threshold).div_ceil(1 << self.coarse).min(span);
+        let rate = self.rate * span / (span + (self.factor - 1) * above);
+        Rate(i64::try_from(rate.max(1)).unwrap_or(Rate::MAX.0))
+    }
+
+    /// Takes in that a key was used at this rate from `since` until `now`, by operations too many to tell apart: what they
+    /// take by the curve is time in use, and the rest of the time refills the store, unless the key `waited` for all of
+    /// it. Nothing is owed afterwards.
+    pub fn pass(&self, state: &mut WarmUpState, (since, now): (Time, Time), used: Rate, waited: bool) {
+        let span = now.since(since);
+        let taken = micro(Ru(used.0)) * u128::from(span.0);
+        let busy = taken + self.extra(state.stored, taken * 2 * (1 + self.factor));
+        let idle = (u128::from(span.0) * self.rate).saturating_sub(busy);
+        let left = state.stored.saturating_sub(taken * 2 * (1 + self.factor));
+        let stored = if waited { left } else { (left + idle * (5 + self.factor)).min(self.most) };
+        *state = WarmUpState { stored, free: u128::from(now.0) * self.rate };
+    }
+
+    /// A key of this policy that is as warm as another is of its own: as far on the way from cold to warm or, once warm, to
+    /// an empty store; rounded up.
+    pub fn as_warm_as(&self, other: &Self, state: &WarmUpState) -> WarmUpState {
+        let above = state.stored.saturating_sub(other.threshold);
+        let stored = if above > 0 {
+            self.threshold + part(above, other.most - other.threshold, self.most - self.threshold)
+        } else {
+            part(state.stored, other.threshold, self.threshold)
+        };
+        WarmUpState { stored: stored.min(self.most), free: 0 }
+    }
+
+    /// A key with this much in store.
+    pub fn with_stored(&self, stored: Ru) -> WarmUpState {
+        WarmUpState { stored: (micro(stored) * self.shares()).min(self.most), free: 0 }
+    }
+
+    /// How much of the way from cold to warm a key has gone, in thousandths.
+    pub fn warmth(&self, state: &WarmUpState) -> u32 {
+        let left = state.stored.saturating_sub(self.threshold) * 1_000;
+        1_000 - u32::try_from(left.div_ceil(self.most - self.threshold)).unwrap_or(1_000).min(1_000)
+    }
+
+    /// What a state has in store, in micro-RU, rounded up.
+    pub(crate) fn stored_at_most(&self, state: &WarmUpState) -> Ru {
+        Ru(i64::try_from(state.stored.div_ceil(self.shares())).unwrap_or(i64::MAX))
+    }
+
     fn whole(&self, shares: u128) -> Ru {
         Ru(i64::try_from(shares / self.shares()).unwrap_or(i64::MAX))
     }
@@ -108,6 +158,14 @@ impl WarmUp {
         let heights = (from + (from - cold) + (1 << self.coarse) - 1) >> self.coarse;
         ((self.factor - 1) * cold * heights).div_ceil(self.divisor)
     }
+}
+
+/// The same part of `whole` as `part` is of `of`, rounded up.
+fn part(part: u128, of: u128, whole: u128) -> u128 {
+    // Coarse by so much, the products below fit.
+    let by = (u128::BITS - of.leading_zeros()).saturating_sub(BITS);
+    let (part, of) = (part.div_ceil(1 << by), (of >> by).max(1));
+    whole / of * part + (whole % of * part).div_ceil(of)
 }
 
 impl Policy for WarmUp {

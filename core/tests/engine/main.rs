@@ -11,6 +11,7 @@ mod restart;
 mod room;
 mod shadow;
 mod shares;
+mod warm_up;
 
 use tidegate_core::engine::{Engine, EngineConfig};
 use tidegate_core::exchange::{Ask, Held, LeaseTerms};

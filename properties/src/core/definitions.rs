@@ -17,7 +17,7 @@ pub(super) fn draw(input: &mut Input<'_>, parent: Option<GroupId>, fallbacks: bo
         _ => Fallback::Stop,
     };
     let kind = input.below(16);
-    GroupSpec {
+    let spec = GroupSpec {
         parent,
         rate: (kind != 15).then_some(rate),
         burst: (input.below(3) == 0).then(|| Ru(input.amount(Ru::MAX.0).max(1))),
@@ -33,9 +33,18 @@ pub(super) fn draw(input: &mut Input<'_>, parent: Option<GroupId>, fallbacks: bo
         max_debt: Ru(input.amount(Ru::MAX.0)),
         // Nothing holds what is admitted in shadow.
         shadow: false,
-        policy: if kind == 14 { Policy::Paced } else { Policy::TokenBucket },
+        policy: match kind {
+            13 => {
+                let period = Span(input.between(1_000_000, 10_000_000));
+                Policy::WarmUp { period, factor: u32::try_from(input.between(2, 100)).unwrap_or(2) }
+            }
+            14 => Policy::Paced,
+            _ => Policy::TokenBucket,
+        },
         ..periods(input)
-    }
+    };
+    // The highest rates store more than fits.
+    if spec.curve().is_err() { GroupSpec { policy: Policy::Paced, ..spec } } else { spec }
 }
 
 /// Lease length and renewal period.

@@ -102,10 +102,7 @@ fn value(cursor: &mut Cursor<'_>, field: &str, group: &mut v1::Group) -> Result<
             let priority = cursor.choice(&[("LOW", "low"), ("MEDIUM", "medium"), ("HIGH", "high")])?;
             priority.clone_into(&mut group.priority);
         }
-        "policy" => {
-            let policies = [("TOKEN_BUCKET", "token_bucket"), ("PACED", "paced")];
-            cursor.choice(&policies)?.clone_into(&mut group.policy);
-        }
+        "policy" => group.policy = policy(cursor)?,
         "enforcement" => {
             cursor.choice(&[("ON", "on"), ("SHADOW", "shadow")])?.clone_into(&mut group.enforcement);
         }
@@ -167,6 +164,32 @@ fn quota(cursor: &mut Cursor<'_>) -> Result<String, SqlError> {
         return Err(cursor.expected("a zone in quotes, such as 'Europe/Berlin', or another option"));
     }
     Ok(format!("{amount} per {period}"))
+}
+
+/// A policy as the API writes it; that of a rate that warms up is `WARM_UP('10s', 3)`, where one or both may be left out.
+fn policy(cursor: &mut Cursor<'_>) -> Result<String, SqlError> {
+    const POLICIES: [(&str, &str); 3] =
+        [("TOKEN_BUCKET", "token_bucket"), ("PACED", "paced"), ("WARM_UP", "warm_up")];
+    let word = cursor.choice(&POLICIES)?;
+    if word != "warm_up" || !cursor.take_token(&Token::LParen) {
+        return Ok(word.to_owned());
+    }
+    let period = duration(cursor, "the length of the warm-up in quotes, such as '10s'")?;
+    let factor = if cursor.take_token(&Token::Comma) {
+        format!(", {}", cursor.integer::<u32>("the cold factor, a whole number from 2 to 100")?)
+    } else {
+        String::new()
+    };
+    if !cursor.take_token(&Token::RParen) {
+        return Err(cursor.expected("a closing parenthesis, as in WARM_UP('10s', 3)"));
+    }
+    Ok(format!("{word}({}{factor})", seconds(period)))
+}
+
+/// A time as the API prints it.
+fn seconds(us: u64) -> String {
+    let text = format!("{}.{:06}", us / 1_000_000, us % 1_000_000);
+    format!("{}s", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
 /// A number, or the word of the API for the default.
