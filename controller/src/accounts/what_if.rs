@@ -285,8 +285,8 @@ fn shape(policy: Policy) -> Result<Shape, AdminError> {
         Policy::TokenBucket => Ok(Shape::TokenBucket),
         Policy::Paced => Ok(Shape::Paced),
         Policy::WarmUp { .. } => {
-            let message = "\"warm_up\" cannot be replayed, since a record does not have how warm the group was; ask with \
-                           \"paced\" for the rate once it is warm";
+            let message = "\"warm_up\" cannot be replayed, since a record does not have how warm the group was; replay its \
+                           usage from a file under \"paced\", for the rate once it is warm";
             Err(AdminError::invalid("policy", message))
         }
     }
