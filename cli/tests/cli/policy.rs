@@ -44,8 +44,8 @@ fn a_limit_warms_up_by_every_way_and_what_cannot_warm_up_is_refused_by_name() {
     controller.ok(&["sql", "ALTER RESOURCE GROUP shop POLICY = WARM_UP('1m30s', 5), RU_PER_SEC = 300"]);
     assert_eq!(policy(&controller), json!("warm_up(90s, 5)"));
     controller.ok(&["sql", "ALTER RESOURCE GROUP shop RU_PER_SEC = 200"]);
-    let exported = controller.ok(&["export"]);
-    assert!(exported.contains("warm_up(90s, 5)"), "{exported}");
+    let shown = controller.ok(&["group", "show", "shop", "-o", "json"]);
+    assert!(shown.contains("warm_up(90s, 5)"), "{shown}");
     for (wrong, named) in [
         ("warm_up(10ms, 3)", "a period of 10ms is out of range: 1s to 3600s"),
         ("warm_up(10s, 1)", "a cold factor of \"1\""),
