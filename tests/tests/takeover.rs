@@ -113,13 +113,14 @@ async fn another_controller_takes_over_and_nothing_is_lost_doubled_or_over_the_b
     all_go_on(&nodes).await;
 
     let mut made = vec!["default".to_owned(), "shop".to_owned()];
-    for (round, fault) in ["kill", "stop", "end", "kill", "kill both"].into_iter().enumerate() {
+    for (round, fault) in ["kill", "stop", "end", "kill", "stop and end", "kill both"].into_iter().enumerate()
+    {
         let name = format!("made-{round}");
         define(&controllers, leader, &name).await;
         made.push(name);
         let began = machine_micros();
         match fault {
-            "stop" => drop(controllers.process(leader).unwrap().stop().await.unwrap()),
+            "stop" | "stop and end" => drop(controllers.process(leader).unwrap().stop().await.unwrap()),
             "end" => controllers.end(leader).await.unwrap(),
             "kill both" => {
                 let member = controllers.etcd.leader().unwrap();
@@ -133,7 +134,13 @@ async fn another_controller_takes_over_and_nothing_is_lost_doubled_or_over_the_b
         // After a stop in order, leases are resumed under the same epoch.
         assert!(later > epoch || fault == "end", "{fault}: epoch {later} after {epoch}");
         all_go_on(&nodes).await;
-        if fault == "stop" {
+        if fault == "stop and end" {
+            // It is asked to end before it can find that it leads no more, and has nothing to save then.
+            controllers.process(leader).unwrap().terminate();
+            controllers.process(leader).unwrap().go_on();
+            controllers.end(leader).await.unwrap();
+            controllers.start(leader).unwrap();
+        } else if fault == "stop" {
             // It finds that it leads no more.
             controllers.process(leader).unwrap().go_on();
             controllers.stands_by(leader).await.unwrap();

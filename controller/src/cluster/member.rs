@@ -266,6 +266,11 @@ impl Turns {
         let service = Arc::clone(running.service());
         let saved = running.shutdown().await;
         leadership.end().await;
+        if store.has_ended() {
+            // It was deposed and had not heard of it: what it could not save, its successor has.
+            tracing::warn!("the log has another owner; nothing is left to hand over");
+            return Ok(Ended::Stopped);
+        }
         let left = spawn_blocking(move || leave(&store, &service)).await;
         if let Ok(Err(error)) = left {
             tracing::warn!(%error, "the log was not left in order; a successor waits for the fence");
