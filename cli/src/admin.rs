@@ -3,7 +3,7 @@
 use std::error::Error as _;
 use std::time::Duration;
 
-use tidegate_proto::v1::StatusRequest;
+use tidegate_proto::v1::ListGroupsRequest;
 use tidegate_proto::v1::admin_client::AdminClient;
 use tidegate_proto::v1::statements_client::StatementsClient;
 use tidegate_tls::{ClientFiles, Dial, check_scheme, root_cause};
@@ -19,6 +19,9 @@ use crate::token::check_endpoint;
 
 /// How long a connection may take.
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
+/// How long one of several controllers may take to say whether it leads: one that stands still never does, and another
+/// one may lead by now.
+const LEADS_WITHIN: Duration = Duration::from_secs(2);
 /// How long an answer may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// The metadata key that carries the actor into the audit log.
@@ -79,10 +82,17 @@ impl Admin {
         Self::connect_to(last, actor, tls, token).await
     }
 
-    /// Whether the controller leads: a standby takes no call, of anybody.
-    async fn leads(&self) -> bool {
-        let asked = self.calls().status(StatusRequest {}).await;
-        asked.map_or_else(|status| status.code() != Code::Unavailable, |_| true)
+    /// Whether the controller leads: a standby takes no call, of anybody, nor does one that may have a successor take
+    /// this one; and one that stands still gives no answer.
+    pub(crate) async fn leads(&self) -> bool {
+        let mut calls = self.calls();
+        let request = ListGroupsRequest { limit: 1, ..ListGroupsRequest::default() };
+        match tokio::time::timeout(LEADS_WITHIN, calls.list_groups(request)).await {
+            Ok(Ok(_)) => true,
+            // A refusal of those who may not ask is the leader's.
+            Ok(Err(status)) => status.code() != Code::Unavailable,
+            Err(_) => false,
+        }
     }
 
     async fn connect_to(
