@@ -186,17 +186,48 @@ impl Etcd {
         format!("{scheme}://127.0.0.1:{port}")
     }
 
+    /// Compacts the history up to now, by way of a member: what it holds stays.
+    ///
+    /// # Errors
+    /// It does not answer, or refuses.
+    pub fn compact(&self, index: usize) -> Result<(), ServerError> {
+        let said = self.call_to(index, "kv/range", r#"{"key":"AA=="}"#, None)?;
+        let revision = said.split_once("\"revision\":\"").and_then(|(_, rest)| rest.split('"').next());
+        let Some(revision) = revision else {
+            return Err(ServerError::Failed { what: "etcd's kv/range".to_owned(), said });
+        };
+        self.call_to(index, "kv/compaction", &format!(r#"{{"revision":"{revision}"}}"#), None).map(drop)
+    }
+
+    /// Has a member write its file again without gaps, and waits for it: meanwhile it answers nobody.
+    ///
+    /// # Errors
+    /// It does not answer, or refuses.
+    pub fn defragment(&self, index: usize) -> Result<(), ServerError> {
+        self.call_to(index, "maintenance/defragment", "{}", None).map(drop)
+    }
+
     /// Makes a call of the API in JSON to the first member, such as `auth/enable` with `{}`, showing this token; answers
     /// what it says. Without TLS only.
     ///
     /// # Errors
     /// It cannot be made, or is refused.
     pub fn call(&self, path: &str, body: &str, token: Option<&str>) -> Result<String, ServerError> {
+        self.call_to(0, path, body, token)
+    }
+
+    fn call_to(
+        &self,
+        index: usize,
+        path: &str,
+        body: &str,
+        token: Option<&str>,
+    ) -> Result<String, ServerError> {
         let shown = token.map(|token| format!("Authorization: {token}\r\n")).unwrap_or_default();
         let length = body.len();
         let request = format!("POST /v3/{path} HTTP/1.0\r\nContent-Length: {length}\r\n{shown}\r\n{body}");
         let said =
-            ask(self.member(0)?.site.port, &request).map_err(io_error(format!("call etcd's {path}")))?;
+            ask(self.member(index)?.site.port, &request).map_err(io_error(format!("call etcd's {path}")))?;
         if said.starts_with("HTTP/1.0 200") || said.starts_with("HTTP/1.1 200") {
             return Ok(said.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default());
         }

@@ -1,6 +1,6 @@
 //! A node that does nothing but be charged: in each group, operations of random cost one after another, all logged.
 //!
-//! `load-node [--no-journal] ENDPOINT IDENTITY FOLDER WORK…`, with the works of `tidegate_tests::process::load`. Ends on
+//! `load-node [--no-journal] ENDPOINT[,ENDPOINT…] IDENTITY FOLDER WORK…`, with the works of `tidegate_tests::process::load`. Ends on
 //! SIGTERM once everything is reported; exit status 3 when something was not confirmed in time, 1 when anything else fails.
 
 use std::env;
@@ -26,6 +26,9 @@ const WAIT: Duration = Duration::from_secs(2);
 /// Longest pause after a refusal.
 const RETRY: Duration = Duration::from_millis(50);
 
+/// Between two looks at who leads.
+const LOOK: Duration = Duration::from_millis(20);
+
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 #[tokio::main(flavor = "current_thread")]
@@ -46,12 +49,12 @@ async fn run() -> Result<ExitCode, Failure> {
         all => (true, all),
     };
     let [endpoint, identity, folder, works @ ..] = args else {
-        return Err("usage: load-node [--no-journal] ENDPOINT IDENTITY FOLDER WORK…".into());
+        return Err("usage: load-node [--no-journal] ENDPOINT[,ENDPOINT…] IDENTITY FOLDER WORK…".into());
     };
     let folder = Path::new(folder);
     let mut term = signal(SignalKind::terminate())?;
     let clock = MachineClock::start()?;
-    let mut builder = Client::builder([endpoint.as_str()], identity.as_str()).patience(PATIENCE);
+    let mut builder = Client::builder(endpoint.split(','), identity.as_str()).patience(PATIENCE);
     if journal {
         builder = builder.journal_dir(folder);
     }
@@ -59,6 +62,7 @@ async fn run() -> Result<ExitCode, Failure> {
     let incarnation = client.stats().incarnation;
     let log = Arc::new(Mutex::new(Log::open(&folder.join(format!("{identity}.log")), incarnation, journal)?));
     let mut tasks = JoinSet::new();
+    tasks.spawn(look(client.clone(), Arc::clone(&log)));
     for (purpose, work) in (0..).zip(works) {
         let (work, log) = (work.parse::<Work>()?, Arc::clone(&log));
         tasks.spawn(labour(client.clone(), work, Random::new(incarnation, purpose), log, clock));
@@ -76,6 +80,19 @@ async fn run() -> Result<ExitCode, Failure> {
     }
     eprintln!("load-node: not confirmed: {unconfirmed:?}");
     Ok(ExitCode::from(UNCONFIRMED))
+}
+
+/// Writes down each newer leadership that the client sees.
+async fn look(client: Client, log: Arc<Mutex<Log>>) -> Result<(), Failure> {
+    let mut newest = 0;
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let epoch = client.stats().link.epoch;
+        if epoch > newest {
+            newest = epoch;
+            log.lock().unwrap_or_else(PoisonError::into_inner).led(epoch)?;
+        }
+    }
 }
 
 async fn labour(

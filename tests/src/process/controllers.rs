@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use tidegate_proto::v1::StatusRequest;
@@ -11,12 +11,16 @@ use tidegate_test_servers::{Etcd, free_port};
 use tonic::transport::{Channel, Endpoint};
 
 use super::child::Process;
+use super::cluster::ended_as_asked;
 use super::error::{ClusterError, PATIENCE, io};
 
 /// Between two looks at who leads.
 const LOOK: Duration = Duration::from_millis(10);
 /// An answer to such a look comes at once, or not at all: from a process that stands still.
 const ANSWER: Duration = Duration::from_millis(300);
+
+/// What a leader says that may not speak to nodes.
+pub(crate) const SILENT: &str = "no grants: ";
 
 /// Controllers with their state in etcd; all are killed when this is dropped.
 #[derive(Debug)]
@@ -26,6 +30,8 @@ pub struct Controllers {
     folder: PathBuf,
     tidegate: PathBuf,
     ports: Vec<(u16, u16)>,
+    /// Where each of them finds etcd.
+    ways: Vec<Vec<String>>,
     processes: Vec<Option<Process>>,
 }
 
@@ -46,7 +52,8 @@ impl Controllers {
         let port = || free_port().map_err(ClusterError::Port);
         let ports = (0..count).map(|_| Ok((port()?, port()?))).collect::<Result<_, ClusterError>>()?;
         let processes = (0..count).map(|_| None).collect();
-        Ok(Self { etcd, folder: folder.to_owned(), tidegate, ports, processes })
+        let ways = vec![etcd.endpoints(); count];
+        Ok(Self { etcd, folder: folder.to_owned(), tidegate, ports, ways, processes })
     }
 
     /// Starts a controller, without waiting for it.
@@ -63,14 +70,35 @@ impl Controllers {
             .arg(self.folder.join(&name))
             .args(["--listen", &local(grpc).to_string(), "--http", &local(rest).to_string()])
             .args(["--cluster-name", &name]);
-        for endpoint in self.etcd.endpoints() {
-            command.args(["--etcd", &endpoint]);
+        for endpoint in self.ways.get(index).into_iter().flatten() {
+            command.args(["--etcd", endpoint]);
         }
         let process = Process::start(command, &name, &self.folder)?;
         if let Some(place) = self.processes.get_mut(index) {
             *place = Some(process);
         }
         Ok(())
+    }
+
+    /// From its next start on, a controller finds the members of etcd there.
+    pub fn finds_etcd_at(&mut self, index: usize, endpoints: Vec<String>) {
+        if let Some(way) = self.ways.get_mut(index) {
+            *way = endpoints;
+        }
+    }
+
+    /// Deletes the files of a controller that does not run.
+    ///
+    /// # Errors
+    /// They cannot be deleted.
+    pub fn forget(&self, index: usize) -> Result<(), ClusterError> {
+        let data = self.folder.join(format!("c{index}"));
+        std::fs::remove_dir_all(&data).map_err(io(format!("delete {}", data.display())))
+    }
+
+    /// The binary that runs.
+    pub fn binary(&self) -> &Path {
+        &self.tidegate
     }
 
     /// A controller's process, while it runs.
@@ -88,23 +116,51 @@ impl Controllers {
     /// # Errors
     /// It does not end in time, or with an error.
     pub async fn end(&mut self, index: usize) -> Result<(), ClusterError> {
+        self.end_with(index, |status| status.success()).await
+    }
+
+    /// The same of one that may have been started so shortly before that it does not heed the signal yet.
+    ///
+    /// # Errors
+    /// It does not end in time, or with an error.
+    pub async fn end_early(&mut self, index: usize) -> Result<(), ClusterError> {
+        self.end_with(index, ended_as_asked).await
+    }
+
+    async fn end_with(
+        &mut self,
+        index: usize,
+        well: impl Fn(ExitStatus) -> bool,
+    ) -> Result<(), ClusterError> {
         let Some(mut process) = self.processes.get_mut(index).and_then(Option::take) else { return Ok(()) };
         process.terminate();
         let status = process.end_within(PATIENCE).await?;
-        if status.success() { Ok(()) } else { Err(process.unexpected(status)) }
+        if well(status) { Ok(()) } else { Err(process.unexpected(status)) }
+    }
+
+    /// Where they answer nodes, one by one.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.ports.iter().map(|(grpc, _)| local(*grpc)).collect()
+    }
+
+    /// Where they answer REST, one by one.
+    pub fn rest_addresses(&self) -> Vec<SocketAddr> {
+        self.ports.iter().map(|(_, rest)| local(*rest)).collect()
     }
 
     /// Where all of them answer.
     pub fn endpoints(&self) -> Vec<String> {
-        self.ports.iter().map(|(grpc, _)| format!("http://{}", local(*grpc))).collect()
+        self.addresses().into_iter().map(|address| format!("http://{address}")).collect()
     }
 
-    /// The one that leads, if one answers that it does, and its epoch.
+    /// The one that leads, if one answers that it does and is not silent, and its epoch.
     pub async fn leader(&self) -> Option<(usize, u64)> {
         for (index, endpoint) in self.endpoints().into_iter().enumerate() {
             let asked = async {
                 let mut admin = AdminClient::new(Endpoint::from_shared(endpoint).ok()?.connect().await.ok()?);
-                Some(admin.status(StatusRequest {}).await.ok()?.into_inner().epoch)
+                let status = admin.status(StatusRequest {}).await.ok()?.into_inner();
+                let is_silent = status.warnings.iter().any(|warning| warning.starts_with(SILENT));
+                (!is_silent).then_some(status.epoch)
             };
             if let Ok(Some(epoch)) = tokio::time::timeout(ANSWER, asked).await {
                 return Some((index, epoch));

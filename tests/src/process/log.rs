@@ -6,6 +6,7 @@
 //! * `A group admitted written estimate actual waited .` when an operation was admitted: when its tokens were taken,
 //!   when this line was about to be written, micro-RU taken and micro-RU it will be charged, microseconds waited;
 //! * `C group settled .` when it was charged;
+//! * `S epoch at .` when a newer leadership of the controller was seen, and by when;
 //! * `E .` when the process ends and the controller has confirmed all it charged.
 //!
 //! Operations of one group follow one another, so of each incarnation and group at most the last is admitted and not
@@ -119,6 +120,14 @@ impl Log {
         self.0.write_all(format!("C {group} {settled_us} .\n").as_bytes())
     }
 
+    /// A newer leadership of the controller has been seen by now.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn led(&mut self, epoch: u64) -> io::Result<()> {
+        self.0.write_all(format!("S {epoch} {} .\n", machine_micros()).as_bytes())
+    }
+
     /// The process ends, and all that was charged is confirmed.
     ///
     /// # Errors
@@ -135,6 +144,8 @@ pub struct Life {
     pub incarnation: u64,
     /// A kill may have lost what it had not reported: it kept no journal, and did not end with everything confirmed.
     pub may_lose: bool,
+    /// Leaderships that it saw, and by when, in order.
+    pub epochs: Vec<(u64, u64)>,
     /// Operations by group, in the order of their admission.
     pub groups: BTreeMap<String, Vec<Operation>>,
 }
@@ -189,6 +200,7 @@ impl Life {
                     last.settled_us = number(settled);
                 }
             }
+            ["S", epoch, at, "."] => self.epochs.extend(number(epoch).zip(number(at))),
             ["E", "."] => self.may_lose = false,
             _ => {}
         }
@@ -230,6 +242,7 @@ mod tests {
         let mut log = Log::open(&path, 5, true).unwrap();
         log.admitted("a", &operation(10, 7)).unwrap();
         log.admitted("b", &operation(11, 8)).unwrap();
+        log.led(4).unwrap();
         log.charged("a", 15).unwrap();
         log.admitted("a", &operation(20, 9)).unwrap();
         // A whole line but for its end: the last number may be cut short.
@@ -239,6 +252,7 @@ mod tests {
         assert_eq!(lives.len(), 2);
         assert_eq!((lives[0].charged("a"), lives[0].doubtful("a")), ((1, 7), Some(9)));
         assert_eq!((lives[0].charged("b"), lives[0].doubtful("b")), ((0, 0), Some(8)));
+        assert_eq!(lives[0].epochs.iter().map(|(epoch, _)| *epoch).collect::<Vec<_>>(), [4]);
         assert_eq!(lives[0].operations("a")[0], Operation { settled_us: Some(15), ..operation(10, 7) });
         assert_eq!(lives[1], Life { incarnation: 6, may_lose: true, ..Life::default() });
         assert_eq!((lives[1].charged("a"), lives[1].doubtful("a")), ((0, 0), None));
@@ -251,7 +265,7 @@ mod tests {
         let operations = vec![operation(5, true), operation(7, true), operation(9, false)];
         let groups = BTreeMap::from([("a".to_owned(), operations)]);
         let agreeing = |may_lose: bool, groups: &BTreeMap<_, _>| {
-            let life = Life { incarnation: 1, may_lose, groups: groups.clone() };
+            let life = Life { incarnation: 1, may_lose, groups: groups.clone(), ..Life::default() };
             let ledgers = [(0, 0), (1, 5), (1, 7), (2, 12), (3, 21), (3, 12), (4, 21)];
             ledgers.map(|ledger| life.agrees("a", ledger))
         };

@@ -9,6 +9,11 @@ use tokio::process::Command;
 /// Longer than the command line itself waits.
 const LIMIT: Duration = Duration::from_secs(30);
 
+/// What the command line says when it is not known whether the change was made: no answer, or none of etcd.
+const LOST: [&str; 3] = ["cannot reach the controller", "the shared store failed", "is in the log"];
+/// What it says when it was not made: nobody leads, or another one than was asked.
+const UNDONE: [&str; 3] = ["is a standby", "may have a successor", "has taken the log over"];
+
 /// What came of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
@@ -16,6 +21,8 @@ pub enum Reply {
     Done,
     /// No answer: it may have been done or not.
     Lost,
+    /// Nobody could do it now, and it was not done.
+    Undone,
     /// The controller said no.
     Refused(String),
 }
@@ -25,7 +32,7 @@ pub enum Reply {
 pub struct Console {
     /// The binary.
     pub tidegate: PathBuf,
-    /// The controller.
+    /// The controller; several are separated by commas.
     pub endpoint: String,
 }
 
@@ -46,8 +53,10 @@ impl Console {
         let said = String::from_utf8_lossy(&output.stderr);
         if output.status.success() {
             Reply::Done
-        } else if said.contains("cannot reach the controller") {
+        } else if LOST.iter().any(|words| said.contains(words)) {
             Reply::Lost
+        } else if UNDONE.iter().any(|words| said.contains(words)) {
+            Reply::Undone
         } else {
             Reply::Refused(format!("{} {}: {}", args.join(" "), output.status, said.trim()))
         }

@@ -32,13 +32,18 @@ const PAUSE_MS: (u64, u64) = (50, 350);
 const AFTER_LOSS: Duration = Duration::from_millis(600);
 /// How long a list may take.
 const LIST_WITHIN: Duration = Duration::from_secs(20);
+/// How long one of several controllers may take: one that stands still would take all of it.
+const ONE_LISTS_WITHIN: Duration = Duration::from_secs(6);
+
+/// Groups with their rates, and users with their groups.
+type Lists = (BTreeMap<String, String>, BTreeMap<String, String>);
 
 /// Counts of what was done.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     /// Changes that were acknowledged.
     pub acknowledged: u64,
-    /// Changes without an answer.
+    /// Changes without an answer, or that nobody could make.
     pub lost: u64,
     /// Comparisons of everything.
     pub compared: u64,
@@ -115,7 +120,7 @@ impl Definitions {
     fn count(&mut self, reply: &Reply) -> Result<(), String> {
         match reply {
             Reply::Done => self.counts.acknowledged += 1,
-            Reply::Lost => self.counts.lost += 1,
+            Reply::Lost | Reply::Undone => self.counts.lost += 1,
             Reply::Refused(why) => return Err(format!("a change was refused: {why}")),
         }
         Ok(())
@@ -197,7 +202,7 @@ impl Definitions {
     /// # Errors
     /// What differs.
     pub async fn compare(&mut self) -> Result<bool, String> {
-        let Ok(Ok((groups, bindings))) = tokio::time::timeout(LIST_WITHIN, self.list()).await else {
+        let Ok(Some((groups, bindings))) = tokio::time::timeout(LIST_WITHIN, self.listed()).await else {
             return Ok(false);
         };
         self.counts.compared += 1;
@@ -210,33 +215,42 @@ impl Definitions {
         Err(format!("definitions differ from what was acknowledged:\n  {}", differences.join("\n  ")))
     }
 
-    /// All groups that were made here with their rates, all users with their groups.
-    async fn list(&self) -> Result<(BTreeMap<String, String>, BTreeMap<String, String>), tonic::Status> {
-        let unusable = |error: tonic::transport::Error| tonic::Status::unavailable(error.to_string());
-        let endpoint = Endpoint::from_shared(self.console.endpoint.clone()).map_err(unusable)?;
-        let mut admin = AdminClient::new(endpoint.connect().await.map_err(unusable)?);
-        let (mut groups, mut bindings) = (BTreeMap::new(), BTreeMap::new());
-        let mut after = String::new();
-        loop {
-            let request = ListGroupsRequest { after, limit: PAGE };
-            let page = admin.list_groups(request).await?.into_inner();
-            let made = page.groups.into_iter().filter(|group| group.name.starts_with("made-"));
-            groups.extend(made.map(|group| (group.name, group.ru_per_sec)));
-            after = page.next_after;
-            if after.is_empty() {
-                break;
+    /// What the first controller lists that does: standbys refuse.
+    async fn listed(&self) -> Option<Lists> {
+        for endpoint in self.console.endpoint.split(',') {
+            if let Ok(Ok(lists)) = tokio::time::timeout(ONE_LISTS_WITHIN, list(endpoint)).await {
+                return Some(lists);
             }
         }
-        let mut last = String::new();
-        loop {
-            let request =
-                ListBindingsRequest { after_user: last, limit: PAGE, ..ListBindingsRequest::default() };
-            let page = admin.list_bindings(request).await?.into_inner();
-            last = page.bindings.last().map(|binding| binding.user.clone()).unwrap_or_default();
-            bindings.extend(page.bindings.into_iter().map(|binding| (binding.user, binding.group)));
-            if !page.more || last.is_empty() {
-                return Ok((groups, bindings));
-            }
+        None
+    }
+}
+
+/// All groups that were made here with their rates, all users with their groups.
+async fn list(endpoint: &str) -> Result<Lists, tonic::Status> {
+    let unusable = |error: tonic::transport::Error| tonic::Status::unavailable(error.to_string());
+    let endpoint = Endpoint::from_shared(endpoint.to_owned()).map_err(unusable)?;
+    let mut admin = AdminClient::new(endpoint.connect().await.map_err(unusable)?);
+    let (mut groups, mut bindings) = (BTreeMap::new(), BTreeMap::new());
+    let mut after = String::new();
+    loop {
+        let request = ListGroupsRequest { after, limit: PAGE };
+        let page = admin.list_groups(request).await?.into_inner();
+        let made = page.groups.into_iter().filter(|group| group.name.starts_with("made-"));
+        groups.extend(made.map(|group| (group.name, group.ru_per_sec)));
+        after = page.next_after;
+        if after.is_empty() {
+            break;
+        }
+    }
+    let mut last = String::new();
+    loop {
+        let request = ListBindingsRequest { after_user: last, limit: PAGE, ..ListBindingsRequest::default() };
+        let page = admin.list_bindings(request).await?.into_inner();
+        last = page.bindings.last().map(|binding| binding.user.clone()).unwrap_or_default();
+        bindings.extend(page.bindings.into_iter().map(|binding| (binding.user, binding.group)));
+        if !page.more || last.is_empty() {
+            return Ok((groups, bindings));
         }
     }
 }

@@ -214,7 +214,8 @@ mod tests {
             settled_us: settled.then_some(*written_us),
         };
         let operations = operations.iter().map(operation).collect();
-        Life { incarnation, may_lose: false, groups: BTreeMap::from([(group.to_owned(), operations)]) }
+        let groups = BTreeMap::from([(group.to_owned(), operations)]);
+        Life { incarnation, groups, ..Life::default() }
     }
 
     fn row(client: &str, incarnation: u64, operations: u64, micro: i64) -> UsageRow {

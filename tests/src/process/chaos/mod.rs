@@ -4,6 +4,7 @@
 //! Nothing is judged by how long it takes: only what was admitted, charged, acknowledged and found.
 
 pub mod cap;
+pub mod cluster;
 pub mod console;
 pub mod definitions;
 pub mod fault;
@@ -15,6 +16,7 @@ pub mod run;
 pub mod scene;
 pub mod tally;
 pub mod things;
+mod verdict;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -104,7 +106,9 @@ pub struct Settings {
     pub load_node: PathBuf,
     /// The seed of all faults.
     pub seed: u64,
-    /// The run ends with this many `kill -9`.
+    /// Three controllers with their state in etcd, instead of one.
+    pub cluster: bool,
+    /// The run ends with this many `kill -9`; with a cluster, with so many faults.
     pub kills: u64,
     /// Or after this time.
     pub limit: Duration,

@@ -52,6 +52,17 @@ pub struct StopFigures {
     pub dark_wakes: u64,
 }
 
+/// Who led, with a cluster.
+#[derive(Clone, Debug, Default)]
+pub struct Leadership {
+    /// How often another controller, or another start of it, led than before.
+    pub changes: usize,
+    /// The newest epoch.
+    pub epoch: u64,
+    /// How long it took from a fault until another controller spoke, where one did, in order of length.
+    pub silent: Vec<Span>,
+}
+
 /// What a run came to.
 #[derive(Debug)]
 pub struct Outcome {
@@ -67,6 +78,8 @@ pub struct Outcome {
     pub bounds: Vec<BoundFigures>,
     /// Stops.
     pub stops: StopFigures,
+    /// Who led; nothing without a cluster.
+    pub leadership: Option<Leadership>,
     /// Changes of definitions.
     pub counts: Counts,
     /// Groups and bindings that were acknowledged and found at the end.
@@ -88,7 +101,7 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.took.0 / 1_000_000;
         let faults: Vec<String> =
-            self.tally.faults.iter().map(|(fault, count)| format!("{count} {}", fault.name())).collect();
+            self.tally.faults.iter().map(|(fault, count)| format!("{count} {fault}")).collect();
         writeln!(f, "{} kills in {seconds} s; faults: {}", self.tally.kills(), faults.join(", "))?;
         writeln!(
             f,
@@ -126,6 +139,18 @@ impl fmt::Display for Outcome {
             f,
             "{silences} times longer than a lease without an answer, {dark_wakes} of them with a stopped node waking up"
         )?;
+        if let Some(Leadership { changes, epoch, silent }) = &self.leadership {
+            let at =
+                |permille: usize| silent.get(silent.len() * permille / 1_000).copied().unwrap_or_default();
+            let longest = silent.last().copied().unwrap_or_default();
+            writeln!(
+                f,
+                "{changes} changes of who leads, to epoch {epoch}; another one spoke within {} of half of the \
+                 faults that brought it, {} of 9 of 10, and {longest} of all",
+                at(500),
+                at(900)
+            )?;
+        }
         let (groups, bindings) = self.there;
         let Counts { acknowledged, lost, compared } = self.counts;
         writeln!(

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write as _;
 
-use super::fault::Fault;
 use crate::process::log::machine_micros;
 
 /// A node that did not run, from when it stood still until it was let go on or killed.
@@ -34,8 +33,9 @@ pub struct Silence {
 pub struct Tally {
     file: File,
     started_us: u64,
-    /// Faults by kind.
-    pub faults: BTreeMap<Fault, u64>,
+    /// Faults by name.
+    pub faults: BTreeMap<&'static str, u64>,
+    kills: u64,
     /// Controllers and nodes that ended as they were asked.
     pub clean_ends: u64,
     /// Nodes standing still.
@@ -53,6 +53,7 @@ impl Tally {
             file,
             started_us: machine_micros(),
             faults: BTreeMap::new(),
+            kills: 0,
             clean_ends: 0,
             stops: Vec::new(),
             broken_stops: 0,
@@ -71,14 +72,20 @@ impl Tally {
         let _ = writeln!(self.file, "{} {text}", machine_micros());
     }
 
-    /// A fault has happened.
-    pub fn count(&mut self, fault: Fault, text: &str) {
+    /// A fault of this name has happened, of which so many processes died.
+    pub fn count(&mut self, fault: &'static str, kills: u64, text: &str) {
         *self.faults.entry(fault).or_default() += 1;
-        self.note(&format!("{}: {text}", fault.name()));
+        self.kills += kills;
+        self.note(&format!("{fault}: {text}"));
+    }
+
+    /// How many faults have happened.
+    pub fn happened(&self) -> u64 {
+        self.faults.values().sum()
     }
 
     /// How many processes were killed.
     pub fn kills(&self) -> u64 {
-        self.faults.iter().filter(|(fault, _)| fault.kills()).map(|(_, count)| count).sum()
+        self.kills
     }
 }

@@ -43,7 +43,7 @@ impl Things {
         match reply {
             Reply::Done => drop(self.0.insert(name.to_owned(), Known::Sure(asked))),
             Reply::Lost => drop(self.0.insert(name.to_owned(), Known::Doubt(before, asked))),
-            Reply::Refused(_) => {}
+            Reply::Undone | Reply::Refused(_) => {}
         }
     }
 
@@ -93,6 +93,8 @@ mod tests {
         assert_eq!(differences(&things, &[]), 1, "lost");
         assert_eq!(differences(&things, &[("a", "7")]), 1, "set back");
         assert_eq!(differences(&things, &[("a", "1"), ("c", "3")]), 1, "from nowhere");
+        things.note("a", value("9"), &Reply::Undone);
+        assert_eq!(differences(&things, &[("a", "9")]), 1, "done all the same");
         things.note("a", None, &Reply::Lost);
         assert_eq!(differences(&things, &[("a", "1")]) + differences(&things, &[]), 0);
         assert_eq!(things.there(), Vec::<&str>::new());

@@ -73,7 +73,7 @@ impl Scene {
             return;
         };
         let text = format!("{place:?}, {:?}", self.state(place).mode);
-        self.tally.count(fault, &text);
+        self.tally.count(fault.name(), u64::from(fault.kills()), &text);
         self.ends_stop(place);
         match place {
             Place::Controller => self.cluster.kill_controller(),
@@ -99,7 +99,7 @@ impl Scene {
         let long = random.one_in(2);
         let (low, high) = if long { LONG_MS } else { SHORT_MS };
         let length = random.between(low, high);
-        self.tally.count(fault, &format!("{place:?} for {length} ms"));
+        self.tally.count(fault.name(), u64::from(fault.kills()), &format!("{place:?} for {length} ms"));
         self.state(place).mode = Mode::Stopped(machine_micros());
         let starts = self.state(place).starts;
         self.later(length, Mend::Continue(place, starts));
@@ -118,7 +118,7 @@ impl Scene {
     }
 
     fn terminate(&mut self, fault: Fault, place: Place) {
-        self.tally.count(fault, &format!("{place:?}"));
+        self.tally.count(fault.name(), u64::from(fault.kills()), &format!("{place:?}"));
         self.process(place).into_iter().for_each(Process::terminate);
         self.state(place).mode = Mode::Ending;
     }
@@ -129,7 +129,11 @@ impl Scene {
             return;
         };
         self.is_cut(node);
-        self.tally.count(fault, &format!("link of node {node} for {length} ms"));
+        self.tally.count(
+            fault.name(),
+            u64::from(fault.kills()),
+            &format!("link of node {node} for {length} ms"),
+        );
         if length > 0 {
             self.later(length, Mend::Link(node, fault, random.clone()));
         }
