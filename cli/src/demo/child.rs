@@ -33,10 +33,23 @@ impl Child {
         log: &Path,
         arguments: impl IntoIterator<Item = impl Into<OsString>>,
     ) -> Result<Self, CliError> {
+        let executable = std::env::current_exe().map_err(|error| CliError::Process {
+            what: format!("cannot start {name}"),
+            reason: error.to_string(),
+        })?;
+        Self::start_program(name, &executable, log, arguments)
+    }
+
+    /// Starts another program, its standard error going to `log`.
+    pub(crate) fn start_program(
+        name: &str,
+        program: &Path,
+        log: &Path,
+        arguments: impl IntoIterator<Item = impl Into<OsString>>,
+    ) -> Result<Self, CliError> {
         let failed = |reason: String| CliError::Process { what: format!("cannot start {name}"), reason };
-        let executable = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
         let errors = File::create(log).map_err(CliError::file("create", log))?;
-        let mut process = Command::new(executable)
+        let mut process = Command::new(program)
             .args(arguments.into_iter().map(Into::into))
             .env(stop::PARENT, std::process::id().to_string())
             .stdin(Stdio::piped())

@@ -28,6 +28,8 @@ pub(crate) struct Evidence {
     /// Micro-RU and runs by template and group.
     templates: BTreeMap<(u64, String), (i64, u64)>,
     surcharges: BTreeMap<String, Ru>,
+    /// When operations were admitted.
+    admitted: Vec<u64>,
 }
 
 /// What the logs say of one group.
@@ -74,6 +76,7 @@ impl Evidence {
                 let of = self.groups.entry(group.clone()).or_default();
                 of.admitted = of.admitted.saturating_add(1);
                 of.waited(waited_us);
+                self.admitted.push(at_us);
                 self.event(at_us, group, estimate);
             }
             LogLine::Settled { at_us, group, correction, charge, templates } => {
@@ -108,6 +111,11 @@ impl Evidence {
     pub(crate) fn events(&mut self) -> &[Event] {
         self.events.sort_by_key(|event| event.at_us);
         &self.events
+    }
+
+    /// When operations were admitted, log by log.
+    pub(crate) fn admitted(&self) -> &[u64] {
+        &self.admitted
     }
 
     /// What the logs say of `group`.

@@ -6,6 +6,7 @@
 
 mod calibrate;
 mod child;
+mod controllers;
 mod database;
 mod evidence;
 mod job;
@@ -17,6 +18,7 @@ mod progress;
 mod report;
 mod show;
 mod stage;
+mod takeover;
 pub(crate) mod worker;
 mod workload;
 
@@ -30,6 +32,7 @@ use crate::args::Global;
 use crate::error::CliError;
 use crate::output::note;
 use crate::stop;
+use controllers::Controllers;
 use progress::Progress;
 use show::Show;
 use stage::Stage;
@@ -39,6 +42,7 @@ use stage::Stage;
 #[command(after_help = "Examples:\n  \
     tidegate demo\n  \
     tidegate demo --seconds 60 --output json > report.json\n  \
+    tidegate demo --cluster                          (three controllers; the one that leads is killed)\n  \
     tidegate demo --sql mine.sql --user analyst      (your statements, governed as one of its users)\n\n\
     Users: checkout (group shop), analyst (analytics), board (dashboards, nested in analytics), mailer (bursty),\n\
     nightly (batch), guest (trial); anyone else is in the group `default`. Tables: customer, item, orders, order_line, campaign_hit.\n\n\
@@ -56,6 +60,9 @@ pub(crate) struct DemoArgs {
     /// Orders in each node's database; 120000 are about 35 MB.
     #[arg(long, value_name = "N", default_value_t = 120_000, value_parser = clap::value_parser!(u32).range(2_000..=5_000_000))]
     orders: u32,
+    /// Run three controllers with their state in three members of etcd, and kill the one that leads at half of the time.
+    #[arg(long)]
+    cluster: bool,
     /// Keep the directory with databases, logs and journals.
     #[arg(long)]
     keep: bool,
@@ -66,6 +73,9 @@ pub(crate) async fn run(args: DemoArgs, global: &Global) -> Result<ExitCode, Cli
     if let Some(sql) = &args.sql {
         // Reported before a database is built for it.
         std::fs::File::open(sql).map_err(CliError::file("read", sql))?;
+    }
+    if args.cluster {
+        Controllers::can_be_several()?;
     }
     let (interrupt, interrupted) = watch::channel(false);
     tokio::spawn(async move {
@@ -93,7 +103,7 @@ async fn play(
     mut interrupted: watch::Receiver<bool>,
 ) -> Result<ExitCode, CliError> {
     let mut progress = Progress::new();
-    let setting = Stage::set(dir, args.orders, args.seconds, &mut progress);
+    let setting = Stage::set(dir, args.orders, args.seconds, args.cluster, &mut progress);
     let mut before = interrupted.clone();
     let stage = tokio::select! {
         stage = setting => stage?,

@@ -17,6 +17,8 @@ use super::workload::UserLoad;
 pub(crate) const NODES: u32 = 3;
 /// Lease length: what a node that is cut off or killed holds back.
 pub(crate) const TTL: Span = Span::secs(2);
+/// The same with several controllers: longer than a takeover takes on a busy machine, so that nodes go on meanwhile.
+pub(crate) const TTL_OF_SEVERAL: Span = Span::secs(5);
 /// Time between renewals.
 const RENEW: Span = Span::millis(500);
 /// The longest a wave may last.
@@ -47,6 +49,7 @@ pub(crate) struct PlannedGroup {
 /// Everything that is set up.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
+    pub(crate) ttl: Span,
     pub(crate) capacity: Rate,
     pub(crate) groups: Vec<PlannedGroup>,
     /// The users and their load on each node, and the group of each.
@@ -102,7 +105,7 @@ impl PlannedGroup {
     }
 
     /// As the admin service takes it.
-    pub(crate) fn definition(&self) -> v1::Group {
+    pub(crate) fn definition(&self, ttl: Span) -> v1::Group {
         let plain = |text: String| text.split(' ').next().unwrap_or_default().to_owned();
         v1::Group {
             name: self.name.to_owned(),
@@ -113,7 +116,7 @@ impl PlannedGroup {
             burst_ru_per_sec: self.borrow_to.map(|rate| plain(rate.to_string())).unwrap_or_default(),
             priority: self.priority.to_owned(),
             weight: 1,
-            ttl_us: TTL.0,
+            ttl_us: ttl.0,
             renew_us: RENEW.0,
             fallback: "stop".to_owned(),
             max_debt: plain(self.max_debt.to_string()),
@@ -215,8 +218,8 @@ impl Offers {
 }
 
 impl Plan {
-    /// A plan for a run of `seconds`.
-    pub(crate) fn new(costs: &Calibration, seconds: u64) -> Self {
+    /// A plan for a run of `seconds` with leases of this length.
+    pub(crate) fn new(costs: &Calibration, seconds: u64, ttl: Span) -> Self {
         let offers = Offers::new(costs);
         let groups = offers.groups();
         // Every guarantee, and that of `bursty` once more for it to borrow.
@@ -227,7 +230,7 @@ impl Plan {
         let dearest = Job::ALL.map(|job| costs.of(job).largest).into_iter().max().unwrap_or_default();
         let capacity = round_up(sum.max(Rate(dearest.scale(BURST_OPERATIONS, 1).0)));
         let wave = Span((Span::secs(seconds).0 / 5).clamp(1_000_000, MAX_WAVE.0));
-        Self { capacity, groups, users: offers.users(wave) }
+        Self { ttl, capacity, groups, users: offers.users(wave) }
     }
 
     /// Definition of a group.
@@ -268,7 +271,7 @@ mod tests {
         for factor in [1, 10, 1_000] {
             let jobs = Job::ALL.iter().zip(1..).map(|(job, n)| (*job, cost(n * 10, 300_000 * factor)));
             let costs = Calibration { jobs: jobs.collect(), statements: vec![] };
-            let plan = Plan::new(&costs, 30);
+            let plan = Plan::new(&costs, 30, TTL);
             let top: Rate =
                 plan.groups.iter().filter(|group| group.parent.is_empty()).map(|group| group.rate).sum();
             assert!(top <= plan.capacity, "{plan:?}");

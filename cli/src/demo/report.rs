@@ -12,6 +12,7 @@ use tidegate_core::units::{Rate, Ru, RuTotal, Span, Time};
 use super::evidence::{Event, Evidence};
 use super::ledger::LedgerRow;
 use super::plan::Plan;
+use super::takeover::Takeover;
 use crate::page::Page;
 use crate::table::{Cell, Column, Table, Tone};
 use crate::view::{ConsumptionView, total_text};
@@ -42,6 +43,7 @@ pub(crate) struct Findings<'a> {
     /// Statement text by fingerprint.
     pub(crate) texts: &'a dyn Fn(u64) -> Option<String>,
     pub(crate) failed_statements: u64,
+    pub(crate) takeover: Option<Takeover>,
 }
 
 /// A cap that was changed while running.
@@ -67,6 +69,8 @@ pub(crate) struct Report {
     pub(crate) ledger: Vec<LedgerRow>,
     pub(crate) node_starts: u32,
     pub(crate) failed_statements: u64,
+    /// With several controllers.
+    pub(crate) takeover: Option<Takeover>,
 }
 
 /// A group, or the server.
@@ -129,6 +133,7 @@ impl Report {
             ledger: findings.ledger,
             node_starts: findings.starts,
             failed_statements: findings.failed_statements,
+            takeover: findings.takeover,
         }
     }
 
@@ -162,6 +167,7 @@ impl Report {
             .then(self.templates())
             .then(ledger)
             .then(self.accounts())
+            .then(self.takeover.as_ref().map(Takeover::text).unwrap_or_default())
             .then("")
             .then(verdict)
     }
@@ -356,7 +362,7 @@ mod tests {
     fn plan() -> Plan {
         let cost = JobCost { mean: Ru::whole(10), largest: Ru::whole(20), cpu_ns: 1_000_000 };
         let costs = Calibration { jobs: Job::ALL.map(|job| (job, cost)).into(), statements: vec![] };
-        Plan::new(&costs, 30)
+        Plan::new(&costs, 30, super::super::plan::TTL)
     }
 
     /// A report on `log`, of one start of one node over ten seconds.
@@ -376,6 +382,7 @@ mod tests {
             ledger,
             texts: &|fingerprint| texts.get(&fingerprint).cloned(),
             failed_statements: 0,
+            takeover: None,
         })
     }
 

@@ -13,10 +13,11 @@ use super::child::WITHIN;
 use super::evidence::Evidence;
 use super::ledger::{Account, Charges, compare};
 use super::nodes::{Leavings, OwnSql};
-use super::plan::{TTL, round_up};
+use super::plan::round_up;
 use super::progress::Progress;
 use super::report::{CapChange, Findings, Report};
 use super::stage::Stage;
+use super::takeover::Takeover;
 use crate::admin::Admin;
 use crate::clock::monotonic_us;
 use crate::error::CliError;
@@ -35,6 +36,7 @@ const MARGIN: Span = Span::millis(60);
 pub(crate) struct Show {
     stage: Stage,
     changes: Vec<CapChange>,
+    takeover: Option<Takeover>,
     to_us: u64,
 }
 
@@ -47,7 +49,7 @@ impl Show {
         progress: &mut Progress,
         interrupted: &mut watch::Receiver<bool>,
     ) -> Result<Self, CliError> {
-        let mut changes = Vec::new();
+        let (mut changes, mut takeover) = (Vec::new(), None);
         let mut own_sql = None;
         let mut ticks = tokio::time::interval(Duration::from_secs(1));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -81,6 +83,9 @@ impl Show {
                 stage.nodes.kill(VICTIM).await?;
                 stage.nodes.start(VICTIM).await?;
             }
+            if second == (seconds / 2).max(1) {
+                takeover = take_over(&mut stage, progress).await?;
+            }
             if second == seconds * 2 / 3 {
                 changes.extend(lower(&stage, progress).await?);
             }
@@ -97,7 +102,7 @@ impl Show {
             let _ = tokio::time::timeout(WITHIN, rest).await;
         }
         give_back(&mut stage, &mut own_sql);
-        Ok(Self { stage, changes, to_us: monotonic_us() })
+        Ok(Self { stage, changes, takeover, to_us: monotonic_us() })
     }
 
     /// Ends everything and judges.
@@ -105,8 +110,12 @@ impl Show {
         progress.event("ending the nodes and comparing the books ..");
         let left = self.stage.nodes.stop().await?;
         let (controller, consumed) = books(&self.stage.admin).await?;
-        self.stage.controller.stop().await?;
+        if let Some(witness) = self.stage.witness {
+            witness.end().await;
+        }
+        self.stage.controllers.stop().await?;
         let mut evidence: Evidence = self.stage.nodes.evidence()?;
+        let takeover = self.takeover.map(|takeover| takeover.with(&evidence));
         let own = self.stage.nodes.own_evidence()?;
         let texts = texts(&left);
         Ok(Report::new(Findings {
@@ -121,6 +130,7 @@ impl Show {
             ledger: compare(&left.charges, &controller),
             texts: &|fingerprint| texts.get(&fingerprint).cloned(),
             failed_statements: left.finals.iter().map(|last| last.failed).sum(),
+            takeover,
         }))
     }
 }
@@ -147,6 +157,21 @@ fn give_back(stage: &mut Stage, own: &mut Option<OwnSql>) {
     }
 }
 
+/// Kills the controller that leads, where there are others, and goes on with the next one.
+async fn take_over(stage: &mut Stage, progress: &mut Progress) -> Result<Option<Takeover>, CliError> {
+    let Some(witness) = &stage.witness else { return Ok(None) };
+    progress.event("killing the controller that leads with SIGKILL");
+    let (takeover, admin) = witness.watch(&mut stage.controllers, &stage.admin).await?;
+    progress.event(&format!(
+        "  {} granted {} ms later; {} is a standby from now on",
+        takeover.leads,
+        takeover.granted_after_us / 1_000,
+        takeover.killed
+    ));
+    stage.admin = admin;
+    Ok(Some(takeover))
+}
+
 /// Lowers a cap through the admin service.
 async fn lower(stage: &Stage, progress: &mut Progress) -> Result<Option<CapChange>, CliError> {
     let Some(group) = stage.plan.group(LOWERED) else {
@@ -164,7 +189,13 @@ async fn lower(stage: &Stage, progress: &mut Progress) -> Result<Option<CapChang
         expected_revision: 0,
     };
     stage.admin.calls().alter_group(request).await.map_err(stage.admin.failed())?;
-    Ok(Some(CapChange { group: LOWERED, from: group.rate, to, at_us: monotonic_us(), grace: TTL + MARGIN }))
+    Ok(Some(CapChange {
+        group: LOWERED,
+        from: group.rate,
+        to,
+        at_us: monotonic_us(),
+        grace: stage.plan.ttl + MARGIN,
+    }))
 }
 
 /// The controller's ledger: charges of each start of each node, and consumption by group.

@@ -1,31 +1,29 @@
 //! Sets the demo up: databases, costs of this machine, controller, groups, users, nodes.
 
-use std::ffi::OsString;
 use std::path::Path;
 
 use tidegate_proto::v1;
-use tidegate_tls::ClientFiles;
 
 use super::calibrate::Calibration;
-use super::child::Child;
+use super::controllers::Controllers;
 use super::database::{self, Scale};
 use super::nodes::{Nodes, Site};
-use super::plan::{NODES, Plan};
+use super::plan::{NODES, Plan, TTL, TTL_OF_SEVERAL};
 use super::progress::Progress;
+use super::takeover::Witness;
 use super::workload::Workload;
 use crate::admin::Admin;
 use crate::clock::monotonic_us;
 use crate::error::CliError;
 
-/// The actor in the demo's audit log.
-const ACTOR: &str = "demo";
-
 /// Everything that runs.
 pub(crate) struct Stage {
     pub(crate) plan: Plan,
-    pub(crate) controller: Child,
+    pub(crate) controllers: Controllers,
     pub(crate) admin: Admin,
     pub(crate) nodes: Nodes,
+    /// With several controllers: a node that sees when the next one grants.
+    pub(crate) witness: Option<Witness>,
     /// Before the first node was started, on the machine's clock.
     pub(crate) from_us: u64,
 }
@@ -36,11 +34,12 @@ impl Stage {
         dir: &Path,
         orders: u32,
         seconds: u64,
+        cluster: bool,
         progress: &mut Progress,
     ) -> Result<Self, CliError> {
         let scale = Scale::of(orders);
         let costs = databases(dir, scale, progress).await?;
-        let plan = Plan::new(&costs, seconds);
+        let plan = Plan::new(&costs, seconds, if cluster { TTL_OF_SEVERAL } else { TTL });
         for (job, cost) in &costs.jobs {
             progress.event(&format!(
                 "  one {job:?} costs {} (at most {}) and {} us of CPU",
@@ -49,9 +48,16 @@ impl Stage {
                 cost.cpu_ns / 1_000
             ));
         }
-        let (controller, endpoint) = controller(dir, &plan).await?;
-        let admin = Admin::connect(&endpoint, ACTOR, &ClientFiles::default(), None).await?;
+        let controllers = match cluster {
+            false => Controllers::alone(dir, plan.capacity).await?,
+            true => Controllers::cluster(dir, plan.capacity).await?,
+        };
+        let admin = controllers.leader().await?;
+        let endpoint = controllers.endpoint();
+        let which = if cluster { "three controllers on three members of etcd" } else { "a controller" };
+        progress.event(&format!("started {which}; the server's capacity is {}", plan.capacity));
         define(&admin, &plan, progress).await?;
+        let witness = if cluster { Some(Witness::new(&admin, &endpoint, plan.ttl).await?) } else { None };
         let site = Site { dir: dir.to_owned(), endpoint };
         let mut nodes = Nodes::new(site.clone())?;
         let from_us = monotonic_us();
@@ -66,7 +72,7 @@ impl Stage {
             nodes.start(&name).await?;
         }
         progress.event(&format!("started {NODES} nodes, a process each; warming up"));
-        Ok(Self { plan, controller, admin, nodes, from_us })
+        Ok(Self { plan, controllers, admin, nodes, witness, from_us })
     }
 }
 
@@ -104,23 +110,11 @@ fn joined<T>(done: Result<Result<T, CliError>, tokio::task::JoinError>) -> Resul
     done.map_err(|error| CliError::Process { what: "database".to_owned(), reason: error.to_string() })?
 }
 
-/// Starts the controller and returns its endpoint.
-async fn controller(dir: &Path, plan: &Plan) -> Result<(Child, String), CliError> {
-    let data = dir.join("controller");
-    let mut arguments: Vec<OsString> =
-        ["controller", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"].map(OsString::from).into();
-    arguments.extend(["--capacity".into(), plan.capacity.to_string().into()]);
-    arguments.extend(["--data".into(), data.into(), "--until-stdin-ends".into()]);
-    let mut child = Child::start("controller", &dir.join("controller.stderr"), arguments)?;
-    let endpoint = child.expect("grpc ").await?;
-    Ok((child, endpoint))
-}
-
 /// Creates the groups and binds the users.
 async fn define(admin: &Admin, plan: &Plan, progress: &mut Progress) -> Result<(), CliError> {
-    progress.event(&format!("started a controller; the server's capacity is {}", plan.capacity));
     for group in &plan.groups {
-        let request = v1::CreateGroupRequest { group: Some(group.definition()), if_not_exists: false };
+        let request =
+            v1::CreateGroupRequest { group: Some(group.definition(plan.ttl)), if_not_exists: false };
         admin.calls().create_group(request).await.map_err(admin.failed())?;
         let borrowing = group.borrow_to.map(|rate| format!(", may borrow up to {rate}")).unwrap_or_default();
         let parent = if group.parent.is_empty() { String::new() } else { format!(" below {}", group.parent) };

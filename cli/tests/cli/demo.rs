@@ -70,6 +70,43 @@ fn the_demo_holds_its_bounds_and_keeps_its_books() {
 }
 
 #[test]
+fn the_demo_of_a_cluster_kills_the_controller_that_leads_and_its_report_holds() {
+    let temporary = tempfile::tempdir().unwrap();
+    let output = tidegate()
+        .args(["demo", "--cluster", "--seconds", "6", "--orders", ORDERS, "--output", "json"])
+        .env("TMPDIR", temporary.path())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let told = err(&output);
+    assert!(output.status.success(), "{told}\n{}", out(&output));
+    let report: serde_json::Value = serde_json::from_str(&out(&output)).unwrap();
+    assert_eq!((&report["bounds_held"], &report["ledger_equal"]), (&true.into(), &true.into()));
+    let takeover = &report["takeover"];
+    assert!(takeover["granted_after_us"].as_u64() > Some(0), "{takeover}");
+    assert_ne!(takeover["killed"], takeover["leads"]);
+    assert!(takeover["longest_without_admission_us"].as_u64() > Some(0), "{takeover}");
+    assert!(told.contains("killing the controller that leads"), "{told}");
+    assert_eq!(temporary.path().read_dir().unwrap().count(), 0, "the directory of the demo is removed");
+}
+
+#[test]
+fn a_cluster_without_etcd_names_its_package() {
+    let empty = tempfile::tempdir().unwrap();
+    let temporary = tempfile::tempdir().unwrap();
+    let output = tidegate()
+        .args(["demo", "--cluster", "--seconds", "6", "--orders", "2000"])
+        .env("PATH", empty.path())
+        .env("TMPDIR", temporary.path())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let told = err(&output);
+    assert!(told.contains("etcd is not on the PATH") && told.contains("etcd-server"), "{told}");
+}
+
+#[test]
 fn an_interrupt_ends_the_demo_early_with_its_report() {
     let temporary = tempfile::tempdir().unwrap();
     let mut demo = tidegate()
