@@ -11,7 +11,7 @@ use clap::{Parser, Subcommand};
 use tidegate_tests::process::trial::outage::{self, FALLBACK};
 use tidegate_tests::process::trial::overload;
 use tidegate_tests::process::trial::round_trip::{self, Distance};
-use tidegate_tests::process::trial::{Admitted, NODES, RATE, Setting};
+use tidegate_tests::process::trial::{Admitted, NODES, RATE, Setting, takeover};
 
 /// Runs a controller and four nodes that ask for more than their cap of 1,000 RU/s, as processes of the profile of this
 /// one, and shows the RU that were admitted in each second.
@@ -54,6 +54,23 @@ enum Trial {
     },
     /// The controller is killed, is away for five seconds and comes back, and the group has a fallback.
     Outage,
+    /// Three controllers on three members of etcd: the one that leads is killed, again and again. Prints how long it took
+    /// from each kill until another one was ready and granted.
+    Takeover {
+        /// How many times.
+        #[arg(long, value_name = "N", default_value_t = 200)]
+        kills: u64,
+        /// One kill in so many is followed until a newcomer of a group with a limit has a lease.
+        #[arg(long, value_name = "N", default_value_t = 5)]
+        limited_every: u64,
+    },
+    /// The same cluster: the member of etcd that leads is killed, alone. Prints how long nothing was granted, and whether
+    /// another controller led after it.
+    Member {
+        /// How many times.
+        #[arg(long, value_name = "N", default_value_t = 50)]
+        kills: u64,
+    },
 }
 
 #[tokio::main]
@@ -112,8 +129,36 @@ async fn run(options: Options) -> Result<ExitCode, Box<dyn Error>> {
             }
             outcome.admitted
         }
+        Trial::Takeover { kills, limited_every } => {
+            return Ok(show_kills(&takeover::kills(&setting, kills, limited_every).await?));
+        }
+        Trial::Member { kills } => return Ok(show_members(&takeover::members(&setting, kills).await?)),
     };
     Ok(shown(&admitted))
+}
+
+fn show_kills(outcome: &takeover::Kills) -> ExitCode {
+    let takeover::Kills { ready, first_grant, last_grant, unlimited, limited, refused } = outcome;
+    println!("from the kill of the controller that leads until");
+    println!("  another one was ready:                             {ready}");
+    println!("  the first connected node had a grant:              {first_grant}");
+    println!("  the last connected node had a grant:               {last_grant}");
+    println!("  a newcomer was admitted in a group without limit:  {unlimited}");
+    println!("  a newcomer was admitted in a group with a limit:   {limited}");
+    show_refused(*refused)
+}
+
+fn show_members(outcome: &takeover::Members) -> ExitCode {
+    println!("after kills of the member of etcd that leads");
+    println!("  another controller led:                            {} times", outcome.changes);
+    println!("  nothing was granted for:                           {}", outcome.silent);
+    println!("  a newcomer was admitted in a group without limit:  {}", outcome.unlimited);
+    show_refused(outcome.refused)
+}
+
+fn show_refused((refused, all): (u64, u64)) -> ExitCode {
+    println!("{refused} of {all} operations of nodes with leases were refused");
+    ExitCode::SUCCESS
 }
 
 fn shown(admitted: &Admitted) -> ExitCode {

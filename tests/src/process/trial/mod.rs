@@ -8,6 +8,7 @@ pub mod outage;
 pub mod overload;
 pub mod round_trip;
 mod series;
+pub mod takeover;
 
 use std::path::PathBuf;
 
