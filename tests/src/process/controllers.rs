@@ -14,6 +14,8 @@ use super::child::Process;
 use super::cluster::ended_as_asked;
 use super::error::{ClusterError, PATIENCE, io};
 
+/// Attempts of a command that the leader does not take: a beat is late for seconds at most.
+const ATTEMPTS: usize = 500;
 /// Between two looks at who leads.
 const LOOK: Duration = Duration::from_millis(10);
 /// An answer to such a look comes at once, or not at all: from a process that stands still.
@@ -219,19 +221,27 @@ impl Controllers {
         Ok(AdminClient::new(endpoint.connect().await.map_err(|error| refused(error.to_string()))?))
     }
 
-    /// The lines that a command of the binary prints, which is given all addresses.
+    /// The lines that a command of the binary prints, which is given all addresses. It is tried again while the leader
+    /// takes no calls, since its beat is late on a busy machine.
     ///
     /// # Errors
     /// It fails.
     pub fn tidegate(&self, arguments: &[&str]) -> Result<Vec<String>, ClusterError> {
-        let mut command = Command::new(&self.tidegate);
-        let output = command.args(arguments).args(["--endpoint", &self.endpoints().join(",")]).output();
-        let output = output.map_err(io("run tidegate"))?;
-        if !output.status.success() {
-            let reason = String::from_utf8_lossy(&output.stderr).into_owned();
-            return Err(ClusterError::Refused { what: arguments.join(" "), reason });
+        let mut reason = String::new();
+        for _ in 0..ATTEMPTS {
+            let mut command = Command::new(&self.tidegate);
+            let output = command.args(arguments).args(["--endpoint", &self.endpoints().join(",")]).output();
+            let output = output.map_err(io("run tidegate"))?;
+            if output.status.success() {
+                return Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect());
+            }
+            reason = String::from_utf8_lossy(&output.stderr).into_owned();
+            if !reason.contains("may have a successor") {
+                break;
+            }
+            std::thread::park_timeout(LOOK);
         }
-        Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
+        Err(ClusterError::Refused { what: arguments.join(" "), reason })
     }
 
     /// The last lines of all logs.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tidegate_core::units::{Rate, Span};
 use tidegate_proto::v1::admin_client::AdminClient;
 use tidegate_proto::v1::{UsageRequest, UsageRow};
+use tonic::Code;
 use tonic::transport::Channel;
 
 use super::cap::Cap;
@@ -41,7 +42,16 @@ impl Run {
         logs: &[PathBuf],
     ) -> Result<Outcome, ClusterError> {
         if let Some(definitions) = &mut self.definitions {
-            match definitions.compare().await {
+            let compared = async {
+                loop {
+                    match definitions.compare().await {
+                        // One of a cluster whose beat is late lists nothing.
+                        Ok(false) => tokio::time::sleep(LOOK).await,
+                        answer => return answer,
+                    }
+                }
+            };
+            match tokio::time::timeout(PATIENCE, compared).await.unwrap_or(Ok(false)) {
                 Ok(true) => {}
                 Ok(false) => self.violations.push("the controller did not list its definitions".to_owned()),
                 Err(violation) => self.violations.push(violation),
@@ -154,7 +164,17 @@ pub(super) async fn all_go_on(logs: &[PathBuf], violations: &mut Vec<String>) ->
 /// The ledger's totals of a group, by incarnation and in all.
 async fn usage(admin: &mut AdminClient<Channel>, group: &str) -> Result<Vec<UsageRow>, ClusterError> {
     let request = UsageRequest { group: group.to_owned(), per_client: true };
-    let reply = admin.usage(request).await;
+    let asked = async {
+        loop {
+            match admin.usage(request.clone()).await {
+                // One of a cluster whose beat is late takes no call.
+                Err(status) if status.code() == Code::Unavailable => tokio::time::sleep(LOOK).await,
+                reply => return reply,
+            }
+        }
+    };
+    let late = |_| refused("tell usage", "it takes no call");
+    let reply = tokio::time::timeout(PATIENCE, asked).await.map_err(late)?;
     let reply = reply.map_err(|status| refused("tell usage", &status.to_string()))?.into_inner();
     if reply.truncated {
         return Err(refused("tell all usage", "there are more incarnations than fit an answer"));
