@@ -29,7 +29,7 @@ use tonic_health::server::{HealthReporter, health_reporter};
 
 use crate::alarms::{AlarmSettings, Alarms};
 use crate::clock::{Clock, duration};
-use crate::cluster::doubt::{self, Ask};
+use crate::cluster::doubt;
 use crate::config::{Authentication, Config, ConfigError};
 use crate::grpc::{AdminAdapter, GrantsAdapter, StatementsAdapter};
 use crate::identity::guard::Guard;
@@ -38,7 +38,7 @@ use crate::limits::{
     ALARMS_EVERY, DRAIN_WITHIN, FLUSH_EVERY, MAX_GRPC_CONNECTIONS, MAX_REST_CONNECTIONS, SAMPLE_EVERY,
     TIDY_EVERY, TOKENS_EVERY,
 };
-use crate::service::{Service, ServiceConfig, Succession};
+use crate::service::{Service, ServiceConfig};
 use crate::store::{RedbStore, Store, StoreError};
 use crate::web::{self, Web};
 use crate::{grpc, rest, spans};
@@ -167,7 +167,6 @@ impl Controller {
         };
         let grpc_addr = local("grpc_listen", config.grpc_listen, &grpc)?;
         let rest_addr = local("http_listen", config.http_listen, &http)?;
-        let is_alone = settings.succession == Succession::Alone;
         let loading = tokio::task::spawn_blocking(move || Service::load(store, settings, clock)).await;
         let damaged = |reason: String| StartError::Load { path: config.store.clone(), reason };
         let loaded = loading.map_err(|error| StartError::Internal(error.to_string()))?;
@@ -192,19 +191,13 @@ impl Controller {
             greeting: guard.as_ref().map(Guard::greeting),
         };
         let (routes, health) = grpc_routes(&service, &stopped)?;
-        let ask: Ask = match is_alone {
-            true => Arc::new(|| None),
-            false => {
-                let service = Arc::clone(&service);
-                Arc::new(move || service.silence())
-            }
-        };
-        let routes = doubt::grpc(grpc::guarded(routes, guard.as_ref()), Arc::clone(&ask));
+        let routes = doubt::grpc(grpc::guarded(routes, guard.as_ref()), doubt::of(&service));
         let grpc_door = door(Surface::Grpc, routes, Hosts::Any, MAX_GRPC_CONNECTIONS, rest_addr);
         let hosts = Hosts::of(rest_addr, &config.http_hosts, Some("http_hosts"));
         let web = Web::new(Arc::clone(&service), guard.clone(), tls.is_some(), stopped.clone());
         let routes = spans::called(rest::router(Arc::clone(&service)), &service);
-        let routes = doubt::rest(rest::guarded(routes, guard.as_ref()), ask).merge(web::router(&web));
+        let routes =
+            doubt::rest(rest::guarded(routes, guard.as_ref()), doubt::of(&service)).merge(web::router(&web));
         let rest_door = door(Surface::Rest, routes, hosts, MAX_REST_CONNECTIONS, grpc_addr);
         let servers = vec![
             tokio::spawn(grpc_door.serve(grpc, stopped.clone())),

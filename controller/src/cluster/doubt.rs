@@ -11,10 +11,17 @@ use axum::{Json, Router};
 use serde_json::json;
 use tonic::Status;
 
-use crate::leasing::fence::Silence;
+use crate::leasing::fence::{Silence, silence_of_a_member};
+use crate::service::Service;
 
 /// Says why the controller is silent, if it is.
-pub(crate) type Ask = Arc<dyn Fn() -> Option<Silence> + Send + Sync>;
+type Ask = Arc<dyn Fn() -> Option<Silence> + Send + Sync>;
+
+/// The silence of a controller of a cluster; a controller alone has no successor.
+pub(crate) fn of(service: &Arc<Service>) -> Ask {
+    let service = Arc::clone(service);
+    Arc::new(move || silence_of_a_member(&service))
+}
 
 /// The routes of the gRPC listener, with `Admin` closed while the controller may have a successor.
 pub(crate) fn grpc(routes: Router, ask: Ask) -> Router {

@@ -139,6 +139,13 @@ impl Fence {
     }
 }
 
+/// Why a controller of a cluster is silent, if it is one and is silent: only there beats keep the fence open.
+pub(crate) fn silence_of_a_member(service: &Service) -> Option<Silence> {
+    let state = service.lock();
+    let fence = state.leasing.fence();
+    if fence.is_beaten { fence.silence(service.clock().now()) } else { None }
+}
+
 /// Notes that a beat that was sent at `sent` is stored.
 pub(crate) fn beaten(service: &Service, sent: Time) {
     service.lock().leasing.fence.beat_stored(sent);
