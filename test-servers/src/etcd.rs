@@ -174,6 +174,12 @@ impl Etcd {
         })
     }
 
+    /// The process of each member; 0 where none runs.
+    #[must_use]
+    pub fn pids(&self) -> Vec<u32> {
+        self.members.iter().map(|member| member.site.pid()).collect()
+    }
+
     /// Where clients connect, member by member.
     #[must_use]
     pub fn endpoints(&self) -> Vec<String> {

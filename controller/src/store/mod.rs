@@ -25,7 +25,7 @@ pub(crate) use seal::FileSeal;
 pub use seal::Seal;
 
 /// The tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {
     /// Single values by name: format, epoch, revision, counters, keys, the clean mark.
     Meta,
@@ -268,6 +268,19 @@ pub enum StoreError {
         prefix: String,
         /// Why not, and what to do.
         reason: String,
+    },
+    /// The local store is not what the log says.
+    #[error(
+        "the local store {path} is not what the log under {prefix} says: the checkpoint at segment {n} has other rows; \
+         stop this process and move the file away, and the next start builds it from the log"
+    )]
+    Differs {
+        /// The local store.
+        path: String,
+        /// The prefix of the log.
+        prefix: String,
+        /// The last segment in the checkpoint.
+        n: u64,
     },
     /// A file to be written exists already.
     #[error("{path} is there already; choose another name, or replace it with --replace")]

@@ -374,6 +374,26 @@ pub fn consumption(table: Table, bytes: &[u8]) -> Result<Total, StoreError> {
     Ok(Total::from_words(words))
 }
 
+/// Counters of consumption, each in 63 bits.
+pub(crate) type Narrow = [u64; Total::WORDS];
+
+/// The counters of bytes that are just what [`consumption_bytes`] makes of them, if all fit into 63 bits.
+pub(crate) fn narrow(bytes: &[u8]) -> Option<Narrow> {
+    let rest = bytes.strip_prefix(&[CONSUMPTION_VERSION]).filter(|_| bytes.len() == CONSUMPTION_BYTES)?;
+    let (chunks, _) = rest.as_chunks();
+    let mut words = [0; Total::WORDS];
+    words.iter_mut().zip(chunks).for_each(|(word, chunk)| *word = u64::from_be_bytes(*chunk));
+    words.iter().all(|word| *word <= MOST_NARROW).then_some(words)
+}
+
+/// The bytes of counters; `None`: one does not fit into 63 bits.
+pub(crate) fn narrow_bytes(words: &Narrow) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(CONSUMPTION_BYTES);
+    bytes.push(CONSUMPTION_VERSION);
+    words.iter().for_each(|word| bytes.extend_from_slice(&word.to_be_bytes()));
+    words.iter().all(|word| *word <= MOST_NARROW).then_some(bytes)
+}
+
 /// The error of a row that does not decode.
 pub fn bad(table: Table, reason: &str) -> StoreError {
     StoreError::Record { table, reason: reason.to_owned() }
@@ -412,10 +432,15 @@ mod tests {
             assert_eq!(consumption(Table::Ledger, &bytes).unwrap(), sample(wide));
             assert!(consumption(Table::Ledger, &bytes[..304]).is_err());
         }
+        // What is counted in steps is the same bytes.
+        assert_eq!(narrow_bytes(&narrow(&bytes).unwrap()).unwrap(), bytes);
+        assert!(narrow(&consumption_bytes(&sample(most + 1))).is_none() && narrow(&bytes[..152]).is_none());
+        assert!(narrow_bytes(&[1 << 63; Total::WORDS]).is_none());
         // An earlier version wrote counters like these.
         let mut earlier = bytes.clone();
         earlier[152 - 7..].fill(0xff);
         assert_eq!(consumption(Table::Ledger, &earlier).unwrap(), sample(u64::MAX.into()));
+        assert!(narrow(&earlier).is_none());
         assert!(consumption(Table::Ledger, &bytes[1..]).is_err());
         assert!(consumption(Table::Ledger, &[]).is_err());
         let mut newer = bytes.clone();

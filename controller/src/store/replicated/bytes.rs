@@ -1,18 +1,33 @@
 //! Changes as bytes: of a batch in the log, and of rows in a checkpoint.
 //!
 //! An entry is its kind, the number of its table, its key and, for a row that is put, its value, each behind its length
-//! in LEB128. Entries follow each other without a gap; where the bytes are cut does not matter.
+//! in LEB128. Entries follow each other without a gap; where the bytes are cut does not matter. The log has two kinds
+//! more, which a checkpoint has not: what rows of a table grew by (`growth`), behind its length, and a mark, which is its
+//! kind alone.
 
-use super::super::{Batch, Write};
+use super::super::{Table, Write};
 use super::scope;
 
 const PUT: u8 = 1;
 const DELETE: u8 = 2;
 const DELETE_BELOW: u8 = 3;
+const GROWN: u8 = 4;
+const MARK: u8 = 5;
 
 /// Longest key or value, and longest batch: four times the leases of a clean stop with a million of them. A length above
 /// it is damage, which nobody should reserve memory for.
 pub(super) const LONGEST: usize = 256 << 20;
+
+/// An entry of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    /// A change of a row, or of several.
+    Write(Write),
+    /// What rows of a table grew by.
+    Grown(Table, Vec<u8>),
+    /// The owner makes a checkpoint of the state behind this batch.
+    Mark,
+}
 
 /// Reads bytes from the front; `None`: they end too early.
 #[derive(Clone, Debug)]
@@ -39,6 +54,23 @@ impl<'a> Cursor<'a> {
         Some(u32::from_be_bytes(self.take(4)?.try_into().ok()?))
     }
 
+    /// A number, in as few bytes as it takes.
+    pub(super) fn number(&mut self) -> Option<u64> {
+        let (mut number, mut shift) = (0_u64, 0_u32);
+        loop {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            if shift > 63 || (shift == 63 && bits > 1) || (byte == 0 && shift > 0) {
+                return None;
+            }
+            number |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Some(number);
+            }
+            shift += 7;
+        }
+    }
+
     /// A length, in as few bytes as it takes.
     fn length(&mut self) -> Result<Option<usize>, String> {
         let (mut length, mut shift) = (0_usize, 0_u32);
@@ -63,11 +95,27 @@ impl<'a> Cursor<'a> {
         Ok(self.take(length).map(<[u8]>::to_vec))
     }
 
+    /// The next entry of a log; `None` if it is not all there.
+    fn logged(&mut self) -> Result<Option<Entry>, String> {
+        match self.0 {
+            [MARK, rest @ ..] => {
+                self.0 = rest;
+                Ok(Some(Entry::Mark))
+            }
+            [GROWN, code, rest @ ..] => {
+                let table = table_of(*code)?;
+                self.0 = rest;
+                Ok(self.text()?.map(|grown| Entry::Grown(table, grown)))
+            }
+            _ => Ok(self.entry()?.map(Entry::Write)),
+        }
+    }
+
     /// The next entry; `None` if it is not all there, and nothing is read.
     pub(super) fn entry(&mut self) -> Result<Option<Write>, String> {
         let mut ahead = self.clone();
         let (Some(kind), Some(code)) = (ahead.byte(), ahead.byte()) else { return Ok(None) };
-        let table = scope::table(code).ok_or_else(|| format!("it names table {code}, which is not known"))?;
+        let table = table_of(code)?;
         let Some(key) = ahead.text()? else { return Ok(None) };
         let write = match kind {
             PUT => {
@@ -81,6 +129,31 @@ impl<'a> Cursor<'a> {
         *self = ahead;
         Ok(Some(write))
     }
+}
+
+fn table_of(code: u8) -> Result<Table, String> {
+    scope::table(code).ok_or_else(|| format!("it names table {code}, which is not known"))
+}
+
+/// Appends what rows of a table grew by.
+pub(super) fn put_grown(out: &mut Vec<u8>, table: Table, grown: &[u8]) {
+    out.extend([GROWN, scope::code(table)]);
+    put_length(out, grown.len());
+    out.extend_from_slice(grown);
+}
+
+/// Appends a mark.
+pub(super) fn put_mark(out: &mut Vec<u8>) {
+    out.push(MARK);
+}
+
+/// Appends a number, in as few bytes as it takes.
+pub(super) fn put_number(out: &mut Vec<u8>, mut number: u64) {
+    while number > 0x7f {
+        out.push(0x80 | u8::try_from(number & 0x7f).unwrap_or_default());
+        number >>= 7;
+    }
+    out.push(u8::try_from(number).unwrap_or_default());
 }
 
 /// Appends an entry.
@@ -97,21 +170,17 @@ pub(super) fn put_entry(out: &mut Vec<u8>, write: &Write) {
     }
 }
 
-fn put_length(out: &mut Vec<u8>, mut length: usize) {
-    while length > 0x7f {
-        out.push(0x80 | u8::try_from(length & 0x7f).unwrap_or_default());
-        length >>= 7;
-    }
-    out.push(u8::try_from(length).unwrap_or_default());
+fn put_length(out: &mut Vec<u8>, length: usize) {
+    put_number(out, length as u64);
 }
 
 /// Reads the entries of a whole batch.
-pub(super) fn entries(bytes: &[u8]) -> Result<Batch, String> {
-    let (mut cursor, mut batch) = (Cursor(bytes), Batch::new());
+pub(super) fn entries(bytes: &[u8]) -> Result<Vec<Entry>, String> {
+    let (mut cursor, mut entries) = (Cursor(bytes), Vec::new());
     while !cursor.0.is_empty() {
-        batch.push(cursor.entry()?.ok_or_else(|| "its last entry is cut off".to_owned())?);
+        entries.push(cursor.logged()?.ok_or_else(|| "its last entry is cut off".to_owned())?);
     }
-    Ok(batch)
+    Ok(entries)
 }
 
 /// Appends the checksum of all that is there.
@@ -121,12 +190,12 @@ pub(super) fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// The bytes behind the version, once version and checksum are right.
-pub(super) fn unsealed(bytes: &[u8], version: u8) -> Result<Cursor<'_>, String> {
+/// The bytes behind the version, once checksum and version are right: one up to the newest that this build knows.
+pub(super) fn unsealed(bytes: &[u8], newest: u8) -> Result<Cursor<'_>, String> {
     match bytes.first() {
         None => return Err("it is empty".to_owned()),
-        Some(found) if *found != version => {
-            return Err(format!("it has version {found}, this build reads {version}"));
+        Some(found) if !(1..=newest).contains(found) => {
+            return Err(format!("it has version {found}, this build reads up to {newest}"));
         }
         Some(_) => {}
     }
@@ -146,7 +215,7 @@ pub(super) fn cut_off() -> String {
 pub(super) mod tests {
     use proptest::prelude::*;
 
-    use super::super::super::Table;
+    use super::super::super::Batch;
     use super::*;
 
     /// Any changes of what is in the log.
@@ -166,17 +235,39 @@ pub(super) mod tests {
         fn entries_are_read_as_they_were_written(batch in batches()) {
             let mut out = Vec::new();
             batch.iter().for_each(|write| put_entry(&mut out, write));
-            prop_assert_eq!(entries(&out).unwrap(), batch);
+            put_grown(&mut out, Table::Hours, &[7; 300]);
+            put_mark(&mut out);
+            let logged = batch.into_iter().map(Entry::Write);
+            let logged = logged.chain([Entry::Grown(Table::Hours, vec![7; 300]), Entry::Mark]).collect::<Vec<_>>();
+            prop_assert_eq!(entries(&out).unwrap(), logged);
+            prop_assert!(entries(&out[..out.len() - 2]).is_err());
         }
 
         #[test]
         fn entries_of_any_bytes_are_read_or_refused(bytes in proptest::collection::vec(0..20_u8, 0..60)) {
             if let Ok(batch) = entries(&bytes) {
                 let mut out = Vec::new();
-                batch.iter().for_each(|write| put_entry(&mut out, write));
+                batch.iter().for_each(|entry| match entry {
+                    Entry::Write(write) => put_entry(&mut out, write),
+                    Entry::Grown(table, grown) => put_grown(&mut out, *table, grown),
+                    Entry::Mark => put_mark(&mut out),
+                });
                 prop_assert_eq!(out, bytes);
             }
         }
+    }
+
+    #[test]
+    fn numbers_are_exact() {
+        for number in [0, 127, 128, 16_384, 1 << 62, u64::MAX >> 1, 1 << 63, u64::MAX] {
+            let mut out = Vec::new();
+            put_number(&mut out, number);
+            assert_eq!(Cursor(&out).number(), Some(number));
+            assert_eq!(Cursor(&out[..out.len() - 1]).number(), None);
+        }
+        let more = [&[0xff; 9][..], &[2]].concat();
+        assert!(Cursor(&more).number().is_none() && Cursor(&[0x80, 0]).number().is_none());
+        assert!(Cursor(&[0xff; 12]).number().is_none());
     }
 
     #[test]

@@ -13,6 +13,7 @@ use tidegate_core::units::Span;
 
 use super::super::StoreError;
 use super::keys::{Keys, Range, head_value, shown};
+use super::known;
 use super::owner::named;
 use crate::clock::Clock;
 
@@ -29,6 +30,8 @@ pub struct Settings {
     pub pause: Arc<dyn Fn() + Send + Sync>,
     /// Most bytes of a segment and of a page.
     pub segment: usize,
+    /// Most rows of counters whose newest values are kept in memory.
+    pub known: usize,
     /// Bytes of segments before a checkpoint is worth its while, if the last one is not larger.
     pub checkpoint_after: u64,
 }
@@ -47,8 +50,8 @@ impl Settings {
     /// The settings that ship, with calls that are repeated for `patience`.
     pub fn new(clock: Clock, patience: Span) -> Self {
         let pause = Arc::new(|| std::thread::park_timeout(PAUSE));
-        let (segment, checkpoint_after) = (SEGMENT, CHECKPOINT_AFTER);
-        Self { clock, within: WITHIN, patience, pause, segment, checkpoint_after }
+        let (segment, known, checkpoint_after) = (SEGMENT, known::MOST, CHECKPOINT_AFTER);
+        Self { clock, within: WITHIN, patience, pause, segment, known, checkpoint_after }
     }
 }
 

@@ -11,14 +11,17 @@ use std::sync::Arc;
 
 use tidegate_consensus::{Consensus, ConsensusError, Guard, Row, Step, Transaction};
 
-use super::super::{Batch, Store, StoreError};
+use super::super::{Store, StoreError};
 use super::applied::{Applied, bound, cluster_row, has_content};
-use super::bytes::entries;
 use super::calls::{Calls, Settings, unfit};
+use super::checkpoint::Checkpoint;
+use super::comparing::{Compared, Comparing};
 use super::keys::head_value;
+use super::known::Known;
 use super::owned::ReplicatedStore;
 use super::owner::{Owner, Seen, named};
 use super::place::Place;
+use super::ready::Ready;
 use super::restore::{newest, rebuild};
 use super::segment::{Joining, Segment};
 use super::writing;
@@ -42,6 +45,10 @@ pub struct Follower {
     applied: Applied,
     /// The local store has content that the log is to begin with.
     seeds: bool,
+    /// The hash of the local store at a place that the owner marked.
+    comparing: Option<Comparing>,
+    /// Rows of counters as the local store has them; `None`: they are read there.
+    known: Option<Known>,
 }
 
 /// The end of the log.
@@ -103,7 +110,8 @@ impl Follower {
                 (local, applied, false)
             }
         };
-        let mut follower = Self { calls, place, cluster, local, applied, seeds };
+        let mut follower =
+            Self { calls, place, cluster, local, applied, seeds, comparing: None, known: None };
         follower.check_place()?;
         follower.catch_up()?;
         Ok(follower)
@@ -143,9 +151,34 @@ impl Follower {
     /// Applies what was logged meanwhile.
     ///
     /// # Errors
-    /// The shared store cannot be read, or the local one not written.
+    /// The shared store cannot be read, or the local one not written, or that is found to have other rows.
     pub fn catch_up(&mut self) -> Result<(), StoreError> {
-        self.read_on().map(drop)
+        self.read_on()?;
+        self.compare()
+    }
+
+    /// Whether it knows a place at which a checkpoint is made, and has not compared its rows with that.
+    #[cfg(test)]
+    pub(super) fn is_comparing(&self) -> bool {
+        self.comparing.is_some()
+    }
+
+    /// Compares the local store with a checkpoint, if there is one to compare it with.
+    fn compare(&mut self) -> Result<(), StoreError> {
+        let Some(mut comparing) = self.comparing.take() else { return Ok(()) };
+        if comparing.is_ready()? {
+            let newest = newest(&self.calls)?.map(|(checkpoint, _)| checkpoint);
+            match (comparing.with(newest.as_ref()), newest) {
+                (Compared::Over, _) => return Ok(()),
+                (Compared::Differs, Some(Checkpoint { n, .. })) => {
+                    let (path, prefix) = (self.place.name(), self.calls.keys.prefix().to_owned());
+                    return Err(StoreError::Differs { path, prefix, n });
+                }
+                (Compared::Differs | Compared::NotYet, _) => {}
+            }
+        }
+        self.comparing = Some(comparing);
+        Ok(())
     }
 
     /// Takes the log over from the owner that was seen, if neither it nor its beat has changed.
@@ -199,7 +232,7 @@ impl Follower {
             return Err(stray(&self.calls, &*self.place, OF_ONE));
         }
         let applied = Applied { n: 1, epoch, logged: 0 };
-        let written = writing::write(&self.calls, epoch, &*self.local, Some(applied))?;
+        let written = writing::write(&self.calls, epoch, &*self.local, Some(applied), &mut || {})?;
         tracing::info!(pages = written.checkpoint.content.pages, "the log begins with the local store");
         self.local.commit(&[cluster_row(&self.cluster), applied.row()])?;
         (self.applied, self.seeds) = (applied, false);
@@ -229,7 +262,9 @@ impl Follower {
         let begin = self.applied.n.saturating_add(1);
         let mut head = Head { next: begin, logged: self.applied.logged };
         let mut joining = Joining::after(self.applied.epoch);
-        let (mut batch, mut bytes, mut applied) = (Batch::new(), 0, self.applied);
+        // After an error it may be ahead of the local store, and is gone.
+        let known = self.known.take().unwrap_or_else(|| Known::new(self.calls.settings.known));
+        let mut ready = Ready::new(known, self.applied);
         loop {
             let range = self.calls.keys.segments(head.next);
             let read = self.calls.rows(&range, SEGMENTS).map_err(|error| error.told("read the log"))?;
@@ -237,7 +272,7 @@ impl Follower {
                 let number = self.calls.keys.number(&row.key);
                 let n = number.ok_or_else(|| unfit(&row.key, "its key is no segment's"))?;
                 if n != head.next {
-                    self.apply(batch, applied)?;
+                    self.apply(&mut ready)?;
                     return Ok(None);
                 }
                 let segment = Segment::decode(&row.value).map_err(|reason| unfit(&row.key, reason))?;
@@ -249,29 +284,44 @@ impl Follower {
                 let Some(whole) = joining.push(&segment).map_err(|reason| unfit(&row.key, reason))? else {
                     continue;
                 };
-                batch.extend(entries(&whole).map_err(|reason| unfit(&row.key, reason))?);
-                bytes += whole.len();
-                applied = Applied { n, epoch: segment.epoch, logged: head.logged };
-                if bytes > READY {
-                    self.apply(std::mem::take(&mut batch), applied)?;
-                    bytes = 0;
+                let is_marked = ready.take(&whole, &*self.local, &row.key)?;
+                ready.applied = Applied { n, epoch: segment.epoch, logged: head.logged };
+                if ready.bytes > READY || is_marked {
+                    self.apply(&mut ready)?;
+                }
+                if is_marked {
+                    self.comparing = self.hashed(n);
                 }
             }
             if !read.more {
                 break;
             }
         }
-        self.apply(batch, applied)?;
+        self.apply(&mut ready)?;
+        self.known = Some(ready.known);
         // Without any segment behind it, a checkpoint may still be.
         let behind = head.next == begin && newest(&self.calls)?.is_some_and(|(of, _)| of.n >= begin);
         Ok((!behind).then_some(head))
     }
 
-    fn apply(&mut self, mut batch: Batch, applied: Applied) -> Result<(), StoreError> {
-        if applied != self.applied {
-            batch.push(applied.row());
+    /// Begins to hash the local store, as the owner marked this place.
+    fn hashed(&self, n: u64) -> Option<Comparing> {
+        match Comparing::begin(Arc::clone(&self.local), n, self.calls.settings.segment) {
+            Ok(comparing) => Some(comparing),
+            Err(error) => {
+                tracing::warn!(%error, n, "the local store is not compared with the checkpoint");
+                None
+            }
+        }
+    }
+
+    fn apply(&mut self, ready: &mut Ready) -> Result<(), StoreError> {
+        if ready.applied != self.applied {
+            let mut batch = std::mem::take(&mut ready.batch);
+            batch.push(ready.applied.row());
             self.local.commit(&batch)?;
-            self.applied = applied;
+            ready.known.committed();
+            (self.applied, ready.bytes) = (ready.applied, 0);
         }
         Ok(())
     }

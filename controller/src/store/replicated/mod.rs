@@ -8,8 +8,9 @@
 //!
 //! * `keys`: the names of everything in the shared store. `calls`: how it is asked, and again.
 //! * `bytes`, `segment`, `checkpoint`: what is stored there, as bytes.
-//! * `scope`: what goes into the log, and what belongs to one file.
-//! * `follower`, `restore`: from the log to the local store. `owned`, `writing`: the owner's half.
+//! * `scope`: what goes into the log, and what belongs to one file. `known`, `growth`: rows of counters as what they
+//!   grew by.
+//! * `follower`, `ready`, `restore`: from the log to the local store; `comparing`: whether they say the same. `owned`, `writing`: the owner's half.
 //!
 //! When the owner is gone is not decided here: a follower looks, its caller's clock judges, and
 //! [`Follower::take`] compares what was seen.
@@ -18,11 +19,15 @@ mod applied;
 mod bytes;
 mod calls;
 mod checkpoint;
+mod comparing;
 mod follower;
+mod growth;
 mod keys;
+mod known;
 mod owned;
 mod owner;
 mod place;
+mod ready;
 mod restore;
 mod scope;
 mod segment;

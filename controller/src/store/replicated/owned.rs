@@ -13,10 +13,11 @@ use tidegate_consensus::{Guard, Step, Transaction};
 
 use super::super::{Batch, Store, StoreError, Table, Visit, VisitAll, Write};
 use super::applied::Applied;
-use super::bytes::LONGEST;
+use super::bytes::{LONGEST, put_mark};
 use super::calls::{Calls, Put, Unwritten};
 use super::checkpoint::Checkpoint;
 use super::follower::Head;
+use super::known::Known;
 use super::owner::{Owner, named};
 use super::segment::{Segment, pieces};
 use super::{scope, writing};
@@ -45,6 +46,8 @@ struct Turn {
     applied: u64,
     /// What may be there already, or may yet get there.
     open: Option<Open>,
+    /// Rows of counters as the local store has them.
+    known: Known,
 }
 
 /// A segment whose fate is not known.
@@ -83,13 +86,14 @@ impl ReplicatedStore {
         before: Option<&Owner>,
     ) -> Self {
         let last = last.map_or_else(Checkpoints::default, |last| Checkpoints::after(&last, None));
+        let known = Known::new(calls.settings.known);
         Self {
             calls,
             local,
             owner,
             epoch,
             checkpoints: Mutex::new(last),
-            turn: Mutex::new(Turn { head, applied, open: None }),
+            turn: Mutex::new(Turn { head, applied, open: None, known }),
             beats: AtomicU64::new(0),
             ended: OnceLock::new(),
             seal: Mutex::new(before.filter(|before| before.clean).map(seal_of)),
@@ -164,15 +168,17 @@ impl ReplicatedStore {
     pub fn checkpoint_if_due(&self) -> Result<bool, StoreError> {
         let mut last = lock(&self.checkpoints);
         self.alive()?;
-        let (logged, applied) = {
-            let turn = lock(&self.turn);
-            (turn.head.logged.saturating_sub(last.logged), turn.applied)
-        };
+        let mut turn = lock(&self.turn);
+        let logged = turn.head.logged.saturating_sub(last.logged);
         // First parts of batches without an end are no change.
-        if applied <= last.n || logged <= last.size.max(self.calls.settings.checkpoint_after) {
+        if turn.applied <= last.n || logged <= last.size.max(self.calls.settings.checkpoint_after) {
             return Ok(false);
         }
-        let written = self.noted(writing::write(&self.calls, self.epoch, &*self.local, None))?;
+        self.noted(self.mark(&mut turn))?;
+        // What follows the mark is not in the checkpoint.
+        let mut turn = Some(turn);
+        let begun = &mut || drop(turn.take());
+        let written = self.noted(writing::write(&self.calls, self.epoch, &*self.local, None, begun))?;
         let older = last.revision;
         *last = Checkpoints::after(&written.checkpoint, Some(written.revision));
         self.noted(writing::remove(&self.calls, self.epoch, &written))?;
@@ -242,6 +248,15 @@ impl ReplicatedStore {
         }
     }
 
+    /// Says in the log that a checkpoint is made of what is there so far: followers compare theirs with it.
+    fn mark(&self, turn: &mut Turn) -> Result<(), StoreError> {
+        self.settle(turn)?;
+        let mut entries = Vec::new();
+        put_mark(&mut entries);
+        self.log(turn, &entries, &[])?;
+        self.apply(turn, &[])
+    }
+
     fn unwritten(&self, error: Unwritten) -> StoreError {
         match error {
             Unwritten::Deposed(by) => StoreError::Deposed { by },
@@ -277,6 +292,8 @@ impl ReplicatedStore {
         let applied = Applied { n, epoch: self.epoch, logged: turn.head.logged };
         let all: Batch = batch.iter().cloned().chain([applied.row()]).collect();
         self.local.commit(&all).map_err(|error| StoreError::Parted { reason: error.to_string() })?;
+        batch.iter().for_each(|write| turn.known.note(write));
+        turn.known.committed();
         turn.applied = n;
         Ok(())
     }
@@ -309,12 +326,16 @@ impl Store for ReplicatedStore {
     fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
         let mut turn = lock(&self.turn);
         self.alive()?;
-        let Some(entries) = scope::shared(batch)? else { return self.local.commit(batch) };
+        if scope::shared(batch)?.is_empty() {
+            return self.local.commit(batch);
+        }
+        self.noted(self.settle(&mut turn))?;
+        // Only now the local store has all that the log may have before this batch.
+        let entries = turn.known.encode(batch, &*self.local)?;
         if entries.len() > LONGEST {
             let reason = format!("it has {} bytes, at most {LONGEST} go into the log", entries.len());
             return Err(StoreError::Failed { operation: "log a change", reason });
         }
-        self.noted(self.settle(&mut turn))?;
         self.noted(self.log(&mut turn, &entries, batch))?;
         self.noted(self.apply(&mut turn, batch))
     }

@@ -5,7 +5,6 @@
 
 use super::super::records::{META_APPLIED, META_CLUSTER, META_COMMIT, META_FORMAT};
 use super::super::{StoreError, Table, Write};
-use super::bytes;
 
 /// Rows of `Meta` that belong to the file.
 const OF_THE_FILE: [&[u8]; 4] = [META_FORMAT, META_COMMIT, META_APPLIED, META_CLUSTER];
@@ -58,20 +57,17 @@ pub(super) fn is_content(table: Table, key: &[u8]) -> bool {
     table != Table::Meta || key == META_FORMAT || !OF_THE_FILE.contains(&key)
 }
 
-/// What of a batch goes into the log, as bytes; `None`: nothing.
-pub(super) fn shared(batch: &[Write]) -> Result<Option<Vec<u8>>, StoreError> {
-    let mut out = Vec::new();
-    for write in batch {
-        match write {
-            Write::DeleteBelow(Table::Meta, _) => {
-                let reason = "rows of meta are removed one by one".to_owned();
-                return Err(StoreError::Failed { operation: "log a change", reason });
-            }
-            Write::Put(table, key, _) | Write::Delete(table, key) if is_local(*table, key) => {}
-            shared => bytes::put_entry(&mut out, shared),
-        }
+/// What of a batch goes into the log.
+pub(super) fn shared(batch: &[Write]) -> Result<Vec<&Write>, StoreError> {
+    if batch.iter().any(|write| matches!(write, Write::DeleteBelow(Table::Meta, _))) {
+        let reason = "rows of meta are removed one by one".to_owned();
+        return Err(StoreError::Failed { operation: "log a change", reason });
     }
-    Ok((!out.is_empty()).then_some(out))
+    let is_shared = |write: &&Write| match write {
+        Write::Put(table, key, _) | Write::Delete(table, key) => !is_local(*table, key),
+        Write::DeleteBelow(..) => true,
+    };
+    Ok(batch.iter().filter(is_shared).collect())
 }
 
 #[cfg(test)]
@@ -90,9 +86,9 @@ mod tests {
     fn only_what_is_shared_goes_into_the_log() {
         let put = |table, key: &[u8]| Write::Put(table, key.to_vec(), b"1".to_vec());
         let local = [put(Table::Meta, META_FORMAT), Write::Delete(Table::Meta, META_APPLIED.to_vec())];
-        assert_eq!(shared(&local).unwrap(), None);
+        assert!(shared(&local).unwrap().is_empty());
         let mixed = [put(Table::Meta, META_FORMAT), put(Table::Minutes, b"b"), put(Table::Meta, b"clean")];
-        assert_eq!(bytes::entries(&shared(&mixed).unwrap().unwrap()).unwrap(), mixed[1..]);
+        assert_eq!(shared(&mixed).unwrap(), mixed[1..].iter().collect::<Vec<_>>());
         let all = [Write::DeleteBelow(Table::Meta, b"z".to_vec())];
         assert!(shared(&all).unwrap_err().to_string().contains("one by one"));
     }

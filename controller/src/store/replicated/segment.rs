@@ -1,13 +1,14 @@
 //! A segment of the log as bytes, and batches that take several.
 //!
 //! Layout, numbers big-endian: version (1 byte), n, epoch (8 each), part and parts of the batch (4 each), wall second,
-//! bytes of all segments before this one (8 each), a piece of the batch's entries, CRC-32 (4). A batch counts when all
-//! its parts are there, one after another. The part that comes first ends whatever was before it: an owner that gave a
-//! batch up, or that died within one, leaves its first parts behind, and every reader skips them.
+//! bytes of all segments before this one (8 each), a piece of the batch's entries, CRC-32 (4). Version 1 has neither
+//! growth nor marks among its entries. A batch counts when all its parts are there, one after another. The part that
+//! comes first ends whatever was before it: an owner that gave a batch up, or that died within one, leaves its first
+//! parts behind, and every reader skips them.
 
 use super::bytes::{LONGEST, cut_off, sealed, unsealed};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 /// Bytes of a segment without entries.
 pub(super) const FRAME: usize = 1 + 2 * 8 + 2 * 4 + 2 * 8 + 4;
 
@@ -163,8 +164,12 @@ mod tests {
     #[test]
     fn a_newer_version_is_named() {
         let mut bytes = segment(3, 4, 0, 1, b"").encode();
-        bytes[0] = 2;
-        assert_eq!(Segment::decode(&bytes).unwrap_err(), "it has version 2, this build reads 1");
+        bytes[0] = 3;
+        assert_eq!(Segment::decode(&bytes).unwrap_err(), "it has version 3, this build reads up to 2");
+        // What the version before wrote is read.
+        bytes[0] = 1;
+        let content = bytes.split_last_chunk::<4>().unwrap().0.to_vec();
+        assert_eq!(Segment::decode(&sealed(content)).unwrap(), segment(3, 4, 0, 1, b""));
     }
 
     #[test]

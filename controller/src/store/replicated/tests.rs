@@ -1,5 +1,6 @@
 //! The log over a model of the shared store, with faults from seeds, judged by a plain list of what was asked for.
 
+mod counting;
 pub(crate) mod memory;
 mod rules;
 mod world;
@@ -11,7 +12,9 @@ use std::time::Duration;
 
 use tidegate_consensus::Consensus;
 use tidegate_core::units::Span;
+use tidegate_core::usage::Total;
 
+use super::super::records::{Narrow, narrow_bytes};
 use super::super::{Store, Table, Write};
 use super::*;
 use crate::clock::Clock;
@@ -36,6 +39,7 @@ fn settings(patience_ms: u64) -> Settings {
         patience,
         pause,
         segment: 160,
+        known: 4,
         checkpoint_after: 2_000,
     }
 }
@@ -53,6 +57,13 @@ fn follow(
 
 fn put(table: Table, key: &[u8], value: &[u8]) -> Write {
     Write::Put(table, key.to_vec(), value.to_vec())
+}
+
+/// A row whose last counters are these.
+fn counters<const N: usize>(last: [u64; N]) -> Vec<u8> {
+    let mut words = Narrow::default();
+    words[Total::WORDS - N..].copy_from_slice(&last);
+    narrow_bytes(&words).unwrap()
 }
 
 /// Makes the changes of a batch that are in a log.

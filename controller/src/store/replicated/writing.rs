@@ -27,12 +27,14 @@ pub(super) struct Written {
     pub(super) revision: u64,
 }
 
-/// Writes the state of `local` as the owner of this epoch. Its place in the log is `at`, or what `local` says.
+/// Writes the state of `local` as the owner of this epoch. Its place in the log is `at`, or what `local` says. What is
+/// committed there after `begun` was called is not in it.
 pub(super) fn write(
     calls: &Calls,
     epoch: u64,
     local: &dyn Store,
     at: Option<Applied>,
+    begun: &mut dyn FnMut(),
 ) -> Result<Written, StoreError> {
     let key = calls.keys.checkpoint();
     let read = calls.get(std::slice::from_ref(&key)).map_err(|error| error.told("read the checkpoint"))?;
@@ -49,6 +51,7 @@ pub(super) fn write(
     });
     let mut applied = at;
     local.copy(&mut |table, key, value| {
+        begun();
         if !scope::is_local(table, key) {
             pager.row(table, key, value)?;
         } else if at.is_none() && table == Table::Meta && key == META_APPLIED {

@@ -41,6 +41,13 @@ impl Memory {
     }
 }
 
+impl Rows {
+    /// A store that has these rows.
+    pub(super) fn holding(rows: &super::Rows) -> Self {
+        Self { rows: Mutex::new(rows.clone()), fails: AtomicBool::new(false) }
+    }
+}
+
 impl Place for Memory {
     fn name(&self) -> String {
         "memory".to_owned()

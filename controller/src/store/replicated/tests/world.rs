@@ -5,15 +5,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tidegate_consensus::model::{Change, Fault, Model};
+use tidegate_core::group::GroupId;
 
+use super::super::super::records::pair_key;
 use super::super::super::{Batch, Store as _, StoreError, Table, Write};
-use super::super::bytes::entries;
+use super::super::applied::Applied;
+use super::super::bytes::{Entry, entries};
 use super::super::checkpoint::{Checkpoint, Unpager};
 use super::super::keys::Keys;
+use super::super::known::Known;
+use super::super::ready::Ready;
 use super::super::segment::{Joining, Segment};
 use super::super::{Follower, ReplicatedStore, Seen};
-use super::memory::Memory;
-use super::{PREFIX, Rows, change, owner, put, rows, settings};
+use super::memory::{self, Memory};
+use super::{PREFIX, Rows, change, counters, owner, put, rows, settings};
 
 /// The table of markers: each batch puts one of its own, which nothing removes.
 const MARKERS: Table = Table::Audit;
@@ -35,7 +40,6 @@ impl Draws {
     }
 }
 
-#[expect(clippy::large_enum_variant, reason = "there are three of them")]
 enum Role {
     Down,
     Follows(Follower),
@@ -58,6 +62,8 @@ struct World {
     controllers: Vec<Controller>,
     /// Every batch that was asked for, and whether it was acknowledged.
     asked: Vec<(Batch, bool)>,
+    /// What is counted, whether or not it could be stored.
+    counted: BTreeMap<(Table, Vec<u8>), [u64; 3]>,
     patience: u64,
 }
 
@@ -69,6 +75,8 @@ pub(super) struct Course {
     pub(super) takes: usize,
     pub(super) checkpoints: usize,
     pub(super) skipped: usize,
+    /// Rows that were logged as what they grew by.
+    pub(super) grown: usize,
 }
 
 impl World {
@@ -82,6 +90,7 @@ impl World {
             model: Arc::default(),
             controllers: (0..3).map(|_| controller()).collect(),
             asked: Vec::new(),
+            counted: BTreeMap::new(),
             patience,
         }
     }
@@ -100,7 +109,27 @@ impl World {
                 _ => Write::Put(table, key, value),
             });
         }
+        for _ in 0..self.draws.below(5) {
+            let counted = self.counted();
+            batch.push(counted);
+        }
         batch
+    }
+
+    /// A row of counters that has grown, or now and then one that fell or went.
+    fn counted(&mut self) -> Write {
+        let table = [Table::Ledger, Table::Minutes, Table::Hours][self.draws.place(3)];
+        let key = pair_key(1 + self.draws.below(3), GroupId(1));
+        match self.draws.below(30) {
+            0 => return Write::Delete(table, key),
+            1 => return Write::DeleteBelow(table, key),
+            2 => drop(self.counted.remove(&(table, key.clone()))),
+            _ => {}
+        }
+        let by = [self.draws.below(2), self.draws.below(300), self.draws.below(1 << 40)];
+        let sums = self.counted.entry((table, key.clone())).or_default();
+        sums.iter_mut().zip(by).for_each(|(sum, by)| *sum += by);
+        Write::Put(table, key, counters(*sums))
     }
 
     /// Checks an error: it is one that faults explain.
@@ -285,6 +314,7 @@ pub(super) fn run(seed: u64) -> Course {
         takes: judge.takes,
         checkpoints: judge.checkpoints.len(),
         skipped: judge.skipped,
+        grown: judge.grown,
     }
 }
 
@@ -303,6 +333,7 @@ struct Judge {
     checkpoints: Vec<Checkpoint>,
     takes: usize,
     skipped: usize,
+    grown: usize,
     parts: usize,
 }
 
@@ -341,7 +372,11 @@ impl Judge {
         self.parts += 1;
         let Some(whole) = self.joining.push(&segment).unwrap() else { return };
         self.parts = 0;
-        let batch = entries(&whole).unwrap();
+        let logged = entries(&whole).unwrap();
+        self.grown += logged.iter().filter(|entry| matches!(entry, Entry::Grown(..))).count();
+        let mut ready = Ready::new(Known::new(0), Applied::default());
+        ready.take(&whole, &memory::Rows::holding(&self.rows), b"").unwrap();
+        let batch = ready.batch;
         let markers = batch.iter().filter(|write| write.table() == MARKERS);
         for marker in markers {
             let Write::Put(_, key, _) = marker else { panic!("markers are put") };
