@@ -9,12 +9,13 @@ use prost::Message as _;
 use tonic_prost_build::Builder;
 
 /// Messages that callers write as JSON. A missing field has its default, and an unknown one is an error.
-const WRITTEN: [&str; 12] = [
+const WRITTEN: [&str; 13] = [
     "ApplyRequest",
     "Binding",
     "CostTable",
     "CreateTokenRequest",
     "DeleteGroupRequest",
+    "DrainControllerRequest",
     "Group",
     "Prune",
     "PutCostTableRequest",
@@ -25,18 +26,20 @@ const WRITTEN: [&str; 12] = [
 ];
 
 /// Messages that are only answered and stored, and may gain fields.
-const SHOWN: [&str; 40] = [
+const SHOWN: [&str; 43] = [
     "AddWatchReply",
     "ApplyReply",
     "AuditEntry",
     "AuditLogReply",
     "BindReply",
     "ClientInfo",
+    "ControllerInfo",
     "ConvictRequest",
     "CostTables",
     "CostTablesReply",
     "CreateTokenReply",
     "DeleteGroupReply",
+    "DrainControllerReply",
     "ForgetClientReply",
     "GroupReply",
     "GroupState",
@@ -44,6 +47,7 @@ const SHOWN: [&str; 40] = [
     "LeaseInfo",
     "ListBindingsReply",
     "ListClientsReply",
+    "ListControllersReply",
     "ListGroupsReply",
     "ListLeasesReply",
     "ListRunawaysReply",

@@ -35,7 +35,7 @@ pub mod statements;
 pub mod store;
 mod web;
 
-pub use cluster::{EndError, Member};
+pub use cluster::{ClusterCalls, EndError, Member, Namesake};
 pub use config::{Config, ConfigError};
 pub use definitions::{audit, bindings, definition, group_fields, quota};
 pub use server::{Controller, Running, StartError, StopError};

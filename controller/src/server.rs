@@ -22,14 +22,14 @@ use tidegate_tls::{Server, TlsError};
 use tidegate_traces::{Exporter, Source, TraceError, TraceSettings, Traces};
 use tokio::net::TcpListener;
 use tokio::sync::watch as flag;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{interval, sleep_until, timeout};
 use tonic::service::Routes;
 use tonic_health::server::{HealthReporter, health_reporter};
 
 use crate::alarms::{AlarmSettings, Alarms};
 use crate::clock::{Clock, duration};
-use crate::cluster::doubt;
+use crate::cluster::{Namesake, Roster, doubt};
 use crate::config::{Authentication, Config, ConfigError};
 use crate::grpc::{AdminAdapter, GrantsAdapter, StatementsAdapter};
 use crate::identity::guard::Guard;
@@ -73,6 +73,9 @@ pub enum StartError {
     /// Certificate, key or trust of the listeners cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// Another controller of the cluster has this one's name.
+    #[error(transparent)]
+    Namesake(#[from] Namesake),
     /// The shared store of a cluster cannot be used.
     #[error(transparent)]
     Etcd(#[from] EtcdError),
@@ -146,7 +149,7 @@ impl Controller {
         clock: Clock,
     ) -> Result<Running, StartError> {
         let settings = settings(&config);
-        Self::begin(config, store, clock, settings).await
+        Self::begin(config, store, clock, settings, None).await
     }
 
     /// The same with settings of the service that the configuration does not have.
@@ -155,6 +158,7 @@ impl Controller {
         store: Arc<dyn Store>,
         clock: Clock,
         settings: ServiceConfig,
+        cluster: Option<Arc<Roster>>,
     ) -> Result<Running, StartError> {
         check(&config)?;
         let is_guarded = config.authentication() == Authentication::Required;
@@ -168,9 +172,7 @@ impl Controller {
         let grpc_addr = local("grpc_listen", config.grpc_listen, &grpc)?;
         let rest_addr = local("http_listen", config.http_listen, &http)?;
         let loading = tokio::task::spawn_blocking(move || Service::load(store, settings, clock)).await;
-        let damaged = |reason: String| StartError::Load { path: config.store.clone(), reason };
-        let loaded = loading.map_err(|error| StartError::Internal(error.to_string()))?;
-        let service = Arc::new(loaded.map_err(|error| damaged(error.to_string()))?);
+        let service = loaded(loading, &config.store, cluster)?;
 
         let exporter = config.traces.map(|settings| trace(settings, &service));
         let failures: Arc<Failures> = Arc::default();
@@ -214,7 +216,8 @@ impl Controller {
             fetching = provider::keep(guard.providers(), &service.metrics);
         }
         if let Some(tls) = tls {
-            service.listens_under(Arc::clone(&tls));
+            // A controller has one pair of listeners.
+            let _ = service.beside().tls.set(Arc::clone(&tls));
             upkeep.push(tokio::spawn(Upkeep::new(tls, service.metrics.tls.clone()).keep(until())));
         }
         let telling = watch_alarms(config.alarms, &service, &stopped, &mut upkeep);
@@ -377,6 +380,22 @@ fn expire(service: Arc<Service>, stopped: flag::Receiver<bool>) -> JoinHandle<()
     })
 }
 
+/// The service that was loaded from the store at `path`, among the controllers of its cluster.
+fn loaded(
+    loading: Result<Result<Service, StoreError>, JoinError>,
+    path: &Path,
+    cluster: Option<Arc<Roster>>,
+) -> Result<Arc<Service>, StartError> {
+    let damaged = |error: StoreError| StartError::Load { path: path.to_owned(), reason: error.to_string() };
+    let loaded = loading.map_err(|error| StartError::Internal(error.to_string()))?;
+    let service = Arc::new(loaded.map_err(damaged)?);
+    if let Some(cluster) = cluster {
+        // It was loaded a moment ago, and has none yet.
+        let _ = service.beside().cluster.set(cluster);
+    }
+    Ok(service)
+}
+
 /// Stores consumption. Failures are counted and logged where they happen, and the next round tries again.
 fn flush(service: Arc<Service>, stopped: flag::Receiver<bool>) -> JoinHandle<()> {
     every(FLUSH_EVERY, stopped, move || {
@@ -415,7 +434,8 @@ fn watch_alarms(
     upkeep: &mut Vec<JoinHandle<()>>,
 ) -> Vec<JoinHandle<()>> {
     let alarms = Arc::new(Alarms::begin(settings, service));
-    service.watched_by(Arc::clone(&alarms));
+    // A controller has one set of them.
+    let _ = service.beside().alarms.set(Arc::clone(&alarms));
     let (telling, of) = (alarms.deliver(stopped), Arc::clone(service));
     upkeep.push(every(ALARMS_EVERY, stopped.clone(), move || alarms.look(&of)));
     telling
@@ -426,7 +446,7 @@ fn trace(settings: TraceSettings, service: &Service) -> Exporter {
     let instance = format!("{:016x}", service.instance());
     let source = Source { service: "tidegate-controller", instance };
     let (traces, exporter) = Traces::start(settings, source, service.metrics.traces.clone());
-    let _ = service.traces().set(traces);
+    let _ = service.beside().traces.set(traces);
     exporter
 }
 

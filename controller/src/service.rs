@@ -9,20 +9,20 @@
 //! Locks are taken in the order of the fields of [`Service`]; none is taken while a later one is held.
 
 mod backup;
+mod beside;
 mod load;
 pub(crate) mod meta;
 mod status;
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_core::engine::EngineConfig;
 use tidegate_core::units::{Rate, Span};
-use tidegate_tls::Server;
-use tidegate_traces::{Open, Traces};
+use tidegate_traces::Open;
 use tokio::sync::{Semaphore, broadcast, watch as flag};
 
-use crate::alarms::Alarms;
 use crate::clock::Clock;
+use crate::cluster::ClusterCalls;
 use crate::metrics::Metrics;
 use crate::spans;
 use crate::statements::Statistics;
@@ -44,6 +44,8 @@ pub use crate::leasing::succession::{FARTHEST_EPOCH, Seen};
 pub use crate::leasing::view::{ClientRow, GroupRow, LeaseRow, LeaseTable};
 pub use crate::statements::rules::{GroupRule, RulesView, Told};
 pub use status::Status;
+
+use beside::Beside;
 
 use crate::accounts::fold::Folding;
 use crate::accounts::prune::Pruned;
@@ -100,12 +102,7 @@ pub struct Service {
     events: broadcast::Sender<Arc<Event>>,
     /// Grows with every change of the rules against runaways or of the watch list.
     rules: flag::Sender<u64>,
-    /// TLS of the listeners, if they have it.
-    tls: OnceLock<Arc<Server>>,
-    /// Alarms, once they are looked for.
-    alarms: OnceLock<Arc<Alarms>>,
-    /// Where spans go, if they are recorded.
-    traces: OnceLock<Traces>,
+    beside: Beside,
     /// Counters of all that happens here.
     pub metrics: Arc<Metrics>,
 }
@@ -143,6 +140,11 @@ impl Service {
     /// Tokens of callers.
     pub fn tokens(&self) -> TokenCalls<'_> {
         TokenCalls::of(self)
+    }
+
+    /// The controllers of its cluster.
+    pub fn cluster(&self) -> ClusterCalls<'_> {
+        ClusterCalls::of(self)
     }
 
     /// The clock.
@@ -252,21 +254,9 @@ impl Service {
         &*self.store
     }
 
-    /// Reports of these certificates in status and metrics.
-    pub(crate) fn listens_under(&self, tls: Arc<Server>) {
-        // A controller has one pair of listeners.
-        let _ = self.tls.set(tls);
-    }
-
-    /// Reports these alarms in the status.
-    pub(crate) fn watched_by(&self, alarms: Arc<Alarms>) {
-        // A controller has one set of them.
-        let _ = self.alarms.set(alarms);
-    }
-
-    /// Where spans go, once they are recorded: a controller has one collector.
-    pub(crate) fn traces(&self) -> &OnceLock<Traces> {
-        &self.traces
+    /// What is beside the service.
+    pub(crate) fn beside(&self) -> &Beside {
+        &self.beside
     }
 
     /// The sender of events about changed definitions.

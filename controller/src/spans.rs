@@ -40,7 +40,7 @@ impl Drop for Here {
 
 /// These routes, whose calls know their callers; as they are where no spans are recorded.
 pub(crate) fn called(routes: Router, service: &Service) -> Router {
-    let Some(traces) = service.traces().get().cloned().map(Arc::new) else { return routes };
+    let Some(traces) = service.beside().traces.get().cloned().map(Arc::new) else { return routes };
     routes.layer(from_fn(move |request: Request, next: Next| {
         let caller = traces.caller_of(request.headers());
         async move {
@@ -66,7 +66,7 @@ pub(crate) fn carried<T>(call: impl FnOnce() -> T) -> impl FnOnce() -> T {
 
 /// The span of a commit that begins now, if it is recorded.
 pub(crate) fn commit(service: &Service) -> Option<Open> {
-    let traces = service.traces().get()?;
+    let traces = service.beside().traces.get()?;
     traces.begin(HERE.get(), service.clock().unix_us())
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn renew(
     session: u64,
     request: RenewIn,
 ) -> Result<Renewed, SessionError> {
-    let traces = service.traces().get();
+    let traces = service.beside().traces.get();
     let Some(open) = traces.and_then(|traces| traces.begin(None, service.clock().unix_us())) else {
         return service.leasing().renew(client, session, request);
     };

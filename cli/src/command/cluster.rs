@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use serde::Serialize;
+use tidegate_controller::quantity::parse_span;
+use tidegate_core::units::Span;
 use tidegate_proto::v1;
 
 use crate::admin::Admin;
@@ -11,6 +13,7 @@ use crate::args::Global;
 use crate::clock::monotonic_us;
 use crate::endpoints;
 use crate::error::CliError;
+use crate::output::note;
 use crate::table::{Column, Table};
 use crate::token;
 
@@ -26,6 +29,31 @@ pub(crate) enum ClusterCommand {
         #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=3_600))]
         wait: u64,
     },
+    /// List the controllers of the cluster as the one that leads sees them: where they are, their versions, when they
+    /// last showed that they run, and how far their clocks are off.
+    Members,
+    /// Let the controller that leads hand the lead over, with all leases, and leave it to others for a while.
+    #[command(
+        after_help = "Examples:\n  tidegate cluster drain\n  tidegate cluster drain --controller c1 --rest 10m\n\n\
+        It is refused where no other controller runs. The controller goes on as a standby; when the time is over, or no\n\
+        other one runs any more, it may lead again."
+    )]
+    Drain {
+        /// The controller that is meant: refused if another one leads [default: whichever leads].
+        #[arg(long, value_name = "NAME")]
+        controller: Option<String>,
+        /// How long it leaves the lead to others, up to 24h [default: 30s].
+        #[arg(long, value_name = "TIME", value_parser = rest)]
+        rest: Option<u64>,
+    },
+}
+
+fn rest(text: &str) -> Result<u64, String> {
+    match parse_span(text) {
+        Ok(Span(0)) => Err("it would lead again at once; leave it out for 30s".to_owned()),
+        Ok(span) => Ok(span.0),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// A controller as it is printed.
@@ -41,11 +69,67 @@ struct ControllerView {
     /// It leads, and has no successor.
     #[serde(skip)]
     takes_calls: bool,
+    /// Which cluster it leads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster: Option<String>,
 }
 
 /// Runs the command.
 pub(crate) async fn run(command: ClusterCommand, global: &Global) -> Result<(), CliError> {
-    let ClusterCommand::Status { wait } = command;
+    match command {
+        ClusterCommand::Status { wait } => status(wait, global).await,
+        ClusterCommand::Members => members(global).await,
+        ClusterCommand::Drain { controller, rest } => {
+            let request = v1::DrainControllerRequest {
+                controller: controller.unwrap_or_default(),
+                rest_us: rest.unwrap_or_default(),
+            };
+            let admin = global.admin().await?;
+            let reply = admin.calls().drain_controller(request).await.map_err(admin.failed())?.into_inner();
+            global.output.show(&reply, || {
+                let rest = Span(reply.rest_us);
+                format!("controller {} leaves the lead to another one for {rest}\n", reply.controller)
+            })
+        }
+    }
+}
+
+async fn members(global: &Global) -> Result<(), CliError> {
+    let admin = global.admin().await?;
+    let request = v1::ListControllersRequest {};
+    let reply = admin.calls().list_controllers(request).await.map_err(admin.failed())?.into_inner();
+    note(&format!("cluster {} under {}", reply.cluster, reply.prefix));
+    let controllers = reply.controllers;
+    global.output.list(
+        &controllers,
+        || controllers.iter().map(|controller| controller.name.clone()).collect(),
+        || {
+            let mut table = Table::new([
+                Column::name("CONTROLLER"),
+                Column::word("ROLE"),
+                Column::text("ADDRESS"),
+                Column::word("VERSION"),
+                Column::number("SEEN"),
+                Column::number("CLOCK"),
+            ]);
+            for controller in &controllers {
+                let role = if controller.leads { LEADER } else { STANDBY };
+                let seen = Span(controller.age_us / 1_000 * 1_000);
+                table.row([
+                    controller.name.clone(),
+                    role.to_owned(),
+                    controller.addresses.join(" "),
+                    controller.version.clone(),
+                    format!("{seen} ago"),
+                    format!("{:+} ms", controller.clock_ahead_ms),
+                ]);
+            }
+            table
+        },
+    )
+}
+
+async fn status(wait: u64, global: &Global) -> Result<(), CliError> {
     let until_us = monotonic_us().saturating_add(wait.saturating_mul(1_000_000));
     let mut views = look_at_all(global).await?;
     let is_led = |views: &[ControllerView]| {
@@ -55,6 +139,11 @@ pub(crate) async fn run(command: ClusterCommand, global: &Global) -> Result<(), 
     while !is_led(&views) && monotonic_us() < until_us {
         tokio::time::sleep(LOOK).await;
         views = look_at_all(global).await?;
+    }
+    if let [leader] = views.iter().filter(|view| view.role == LEADER).collect::<Vec<_>>().as_slice()
+        && let Some(cluster) = &leader.cluster
+    {
+        note(&format!("cluster {cluster}"));
     }
     let leaders = || views.iter().filter(|view| view.role == LEADER).map(|view| view.endpoint.clone());
     global.output.list(
@@ -86,6 +175,7 @@ pub(crate) async fn run(command: ClusterCommand, global: &Global) -> Result<(), 
 }
 
 const LEADER: &str = "leader";
+const STANDBY: &str = "standby";
 /// Between two looks at all of them: a takeover takes ten times as long.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -101,24 +191,31 @@ async fn look(endpoint: &str, global: &Global) -> Result<ControllerView, CliErro
     let token = token::bearer(global.token_file.as_deref())?;
     let asked = async {
         let admin = Admin::connect(endpoint, &global.actor, &global.tls(), token).await?;
-        let status = admin.calls().status(v1::StatusRequest {}).await.map_err(admin.failed())?;
-        Ok((status.into_inner(), admin.leads().await))
+        let status = admin.calls().status(v1::StatusRequest {}).await.map_err(admin.failed())?.into_inner();
+        // One that leads no cluster is alone, and refuses.
+        let of = admin.calls().list_controllers(v1::ListControllersRequest {}).await.ok();
+        Ok((status, of.map(|of| of.into_inner()), admin.leads().await))
     };
-    let view = |role, epoch, says, takes_calls| ControllerView {
+    let silent = |role, says| ControllerView {
         endpoint: endpoint.to_owned(),
         role,
-        epoch,
+        epoch: 0,
         says,
-        takes_calls,
+        takes_calls: false,
+        cluster: None,
     };
     match asked.await {
-        Ok((status, takes_calls)) => {
-            let says =
-                if status.warnings.is_empty() { "serving".to_owned() } else { status.warnings.join("; ") };
-            Ok(view(LEADER, status.epoch, says, takes_calls))
-        }
-        Err(CliError::Unavailable(says)) => Ok(view("standby", 0, says, false)),
-        Err(error @ CliError::Unreachable { .. }) => Ok(view("unreachable", 0, error.to_string(), false)),
+        Ok((status, of, takes_calls)) => Ok(ControllerView {
+            epoch: status.epoch,
+            takes_calls,
+            cluster: of.map(|of| format!("{} under {}", of.cluster, of.prefix)),
+            ..silent(
+                LEADER,
+                if status.warnings.is_empty() { "serving".to_owned() } else { status.warnings.join("; ") },
+            )
+        }),
+        Err(CliError::Unavailable(says)) => Ok(silent(STANDBY, says)),
+        Err(error @ CliError::Unreachable { .. }) => Ok(silent("unreachable", error.to_string())),
         Err(error) => Err(error),
     }
 }

@@ -1,7 +1,7 @@
 //! A controller of a cluster: it stands by, leads, and stands by again when another one has taken over.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tidegate_consensus::Consensus;
 use tidegate_consensus::etcd::Etcd;
@@ -13,6 +13,8 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, timeout_at};
 
 use super::leadership::{Leadership, leave};
+use super::presence::{Namesake, Presence, Shown};
+use super::roster::Roster;
 use super::standby::{Standby, Taken};
 use super::waiting::{View, Waiting};
 use crate::clock::{Clock, duration};
@@ -21,7 +23,7 @@ use crate::limits::{MAX_GRPC_CONNECTIONS, MAX_REST_CONNECTIONS};
 use crate::metrics::Metrics;
 use crate::server::{Controller, StartError, StopError, check, listen, settings};
 use crate::service::{ServiceConfig, Succession};
-use crate::store::replicated::{FilePlace, Owner, Settings};
+use crate::store::replicated::{FilePlace, MemberRecord, Members, Owner, Settings};
 
 /// Time for connections of a standby to end when it begins to lead: their callers wait for that.
 const CLOSE_WITHIN: Span = Span::millis(500);
@@ -55,6 +57,9 @@ struct Turns {
     stopped: flag::Receiver<bool>,
     /// The start of this process that led last.
     before: Option<u64>,
+    roster: Arc<Roster>,
+    /// What this process calls itself among controllers.
+    record: MemberRecord,
 }
 
 /// How a turn ended.
@@ -63,6 +68,8 @@ enum Ended {
     Stopped,
     /// Others may lead.
     Deposed,
+    /// Others are to lead.
+    Drained,
 }
 
 impl Member {
@@ -89,10 +96,27 @@ impl Member {
     ) -> Result<Self, StartError> {
         let (stopping, stopped) = flag::channel(false);
         config.fence = config.fence.or(Some(FENCE_OF_A_CLUSTER));
-        let mut turns = Turns { config, cluster, consensus, stopped, before: None };
+        let roster = Arc::new(Roster::new(&cluster.name, &cluster.prefix, Clock::start()));
+        let record = MemberRecord {
+            controller: cluster.name.clone(),
+            instance: rand::random::<u64>().max(1),
+            addresses: Vec::new(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            unix_ms: 0,
+        };
+        let mut turns = Turns { config, cluster, consensus, stopped, before: None, roster, record };
         let doors = turns.open().await?;
+        turns.record.addresses = vec![turns.address()];
         let (grpc_addr, rest_addr) = (turns.config.grpc_listen, turns.config.http_listen);
-        let life = tokio::spawn(async move { turns.live(doors).await });
+        let (shown, namesake) = turns.show(stopping.clone())?;
+        let life = tokio::spawn(async move {
+            let ended = turns.live(doors).await;
+            shown.end().await;
+            match namesake.get() {
+                Some(namesake) => Err(StartError::from(namesake.clone()).into()),
+                None => ended,
+            }
+        });
         Ok(Self { grpc_addr, rest_addr, stopping, life })
     }
 
@@ -143,6 +167,30 @@ impl Doors {
 }
 
 impl Turns {
+    /// Where this controller is reached.
+    fn address(&self) -> String {
+        let scheme = if self.config.tls.is_some() { "https" } else { "http" };
+        let address = self.cluster.address.clone();
+        address.unwrap_or_else(|| format!("{scheme}://{}", self.config.grpc_listen))
+    }
+
+    /// Shows other controllers that this one runs. It stops if another process has its name, which is then known.
+    fn show(&self, stopping: flag::Sender<bool>) -> Result<(Shown, Arc<OnceLock<Namesake>>), StartError> {
+        let settings = Settings::new(Clock::start(), FENCE_OF_A_CLUSTER);
+        let members = Members::new(Arc::clone(&self.consensus), &self.cluster.prefix, settings)?;
+        let (record, roster) = (self.record.clone(), Arc::clone(&self.roster));
+        let presence = Presence::new(members, Clock::start(), record, roster);
+        let namesake = Arc::new(OnceLock::new());
+        let found = Arc::clone(&namesake);
+        let shown = presence.go_on(move |namesake| {
+            tracing::error!("{namesake}");
+            // It ends at the first.
+            let _ = found.set(namesake);
+            stopping.send_replace(true);
+        });
+        Ok((shown.map_err(|error| StartError::Internal(error.to_string()))?, namesake))
+    }
+
     async fn live(mut self, mut doors: Doors) -> Result<(), EndError> {
         loop {
             let instance = rand::random::<u64>().max(1);
@@ -201,9 +249,6 @@ impl Turns {
 
     /// Stands by until this controller owns the log; `None` when it is to stop.
     async fn stand_by(&self, instance: u64, doors: &Doors) -> Result<Option<Taken>, StartError> {
-        let scheme = if self.config.tls.is_some() { "https" } else { "http" };
-        let address = self.cluster.address.clone();
-        let address = address.unwrap_or_else(|| format!("{scheme}://{}", self.config.grpc_listen));
         let fence = self.config.fence.unwrap_or(FENCE_OF_A_CLUSTER);
         let standby = Standby {
             consensus: Arc::clone(&self.consensus),
@@ -215,12 +260,13 @@ impl Turns {
             me: Owner {
                 controller: self.cluster.name.clone(),
                 instance,
-                addresses: vec![address],
+                addresses: vec![self.address()],
                 fence_ms: fence.0.div_ceil(1_000),
                 clean: false,
             },
             before: self.before,
             view: doors.view.clone(),
+            roster: Some(Arc::clone(&self.roster)),
         };
         let stopped = self.stopped.clone();
         let ran = spawn_blocking(move || standby.run(&stopped)).await;
@@ -240,7 +286,9 @@ impl Turns {
         let succession = Succession::Cluster { silent: taken.silent };
         let settings = ServiceConfig { instance: Some(instance), succession, ..settings(&self.config) };
         let config = self.config.clone();
-        let began = Controller::begin(config, Arc::clone(&store) as _, clock, settings).await;
+        let mut drains = self.roster.drains();
+        let roster = Some(Arc::clone(&self.roster));
+        let began = Controller::begin(config, Arc::clone(&store) as _, clock, settings, roster).await;
         let running = match began {
             Ok(running) => running,
             Err(error) => {
@@ -254,14 +302,18 @@ impl Turns {
         };
         leadership.keeps_open(running.service());
         let mut stopped = self.stopped.clone();
-        let is_to_stop = tokio::select! {
-            _ = stopped.wait_for(|stopped| *stopped) => true,
-            _ = is_over.wait_for(|over| *over) => false,
+        let end = tokio::select! {
+            _ = stopped.wait_for(|stopped| *stopped) => Ended::Stopped,
+            _ = is_over.wait_for(|over| *over) => Ended::Deposed,
+            _ = drains.wait_for(Option::is_some) => Ended::Drained,
         };
-        if !is_to_stop {
+        if let Ended::Deposed = end {
             running.abort().await;
             leadership.end().await;
             return Ok(Ended::Deposed);
+        }
+        if let Ended::Drained = end {
+            tracing::info!("the lead is left to another controller");
         }
         let service = Arc::clone(running.service());
         let saved = running.shutdown().await;
@@ -276,6 +328,6 @@ impl Turns {
             tracing::warn!(%error, "the log was not left in order; a successor waits for the fence");
         }
         saved?;
-        Ok(Ended::Stopped)
+        Ok(end)
     }
 }

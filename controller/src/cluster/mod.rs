@@ -3,15 +3,23 @@
 //! The log's owner is in the shared store, and every write compares it. It leads as long as its beats are stored there:
 //! it speaks to nodes until its fence after the sending of the last one. `observer` judges by a clock of its own when
 //! the owner is silent; `standby` follows the log until then and takes it over; `leadership` writes beats. `member` takes
-//! turns at both, `waiting` is what a standby answers, and `doubt` what a leader does not that may have a successor.
+//! turns at both, `waiting` is what a standby answers, and `doubt` what a leader does not that may have a successor. Beside
+//! that, `presence` shows that a controller runs, `roster` is which others do, and `calls` what operators ask and want.
 
+mod calls;
 pub(crate) mod doubt;
 mod leadership;
 mod member;
 mod observer;
+mod presence;
+mod roster;
 mod standby;
 #[cfg(test)]
 mod tests;
 mod waiting;
 
+pub use calls::ClusterCalls;
+pub(crate) use calls::LONGEST_REST;
 pub use member::{EndError, Member};
+pub use presence::Namesake;
+pub(crate) use roster::Roster;

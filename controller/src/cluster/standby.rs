@@ -9,6 +9,7 @@ use tidegate_core::units::{Span, Time};
 use tokio::sync::watch as flag;
 
 use super::observer::{Observer, Sign, Verdict};
+use super::roster::Roster;
 use super::waiting::View;
 use crate::clock::duration;
 use crate::store::records::{META_FENCE, number};
@@ -41,6 +42,8 @@ pub(crate) struct Standby {
     /// The start of this process that led before, which has ended.
     pub(crate) before: Option<u64>,
     pub(crate) view: flag::Sender<View>,
+    /// The controllers of the cluster, if they are known.
+    pub(crate) roster: Option<Arc<Roster>>,
 }
 
 /// A log that was taken over.
@@ -179,22 +182,28 @@ impl Standby {
     }
 
     fn judge(&self, seen: Seen, observer: &mut Observer, now: Time) -> Next {
+        // A controller that was drained leaves the log to others, also if another one had it.
+        let may_take = !self.roster.as_ref().is_some_and(|roster| roster.rests());
+        let take = |seen, silent| match may_take {
+            true => Next::Take { seen, silent },
+            false => Next::Wait(look_every(fence(&self.me))),
+        };
         let Some(owner) = &seen.owner else {
-            self.show(None, true);
-            return Next::Take { seen, silent: false };
+            self.show(None, may_take);
+            return take(seen, false);
         };
         if owner.clean || self.before == Some(owner.instance) {
-            self.show(None, true);
-            return Next::Take { seen, silent: true };
+            self.show(None, may_take);
+            return take(seen, true);
         }
         let sign = Sign { own: seen.own, beat: seen.beat };
         let verdict = observer.saw(sign, now, fence(owner), self.clocks);
         if verdict == Verdict::Alive && owner.controller == self.me.controller {
             self.warn_of_namesake(owner);
         }
-        self.show(Some(owner), verdict != Verdict::Alive);
+        self.show(Some(owner), may_take && verdict != Verdict::Alive);
         let pause = look_every(fence(owner));
-        if verdict == Verdict::Dead { Next::Take { seen, silent: true } } else { Next::Wait(pause) }
+        if verdict == Verdict::Dead { take(seen, true) } else { Next::Wait(pause) }
     }
 
     /// A process that was killed leaves a record with its name behind, but no beats.

@@ -288,6 +288,22 @@ impl Admin for AdminAdapter {
         reply(v1::RevokeTokenReply { token: Some(token.message()) })
     }
 
+    async fn list_controllers(
+        &self,
+        _: Request<v1::ListControllersRequest>,
+    ) -> Result<Response<v1::ListControllersReply>, Status> {
+        reply(self.service.cluster().list().map_err(admin_status)?)
+    }
+
+    async fn drain_controller(
+        &self,
+        request: Request<v1::DrainControllerRequest>,
+    ) -> Result<Response<v1::DrainControllerReply>, Status> {
+        let actor = actor(&request);
+        let wish = request.into_inner();
+        reply(self.call(move |service| service.cluster().drain(&actor, &wish)).await?)
+    }
+
     async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::StatusReply>, Status> {
         reply(message::status(self.service.status()))
     }

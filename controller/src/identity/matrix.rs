@@ -32,7 +32,7 @@ const NODES: Who = Who::Roles(&[Admin, Node, Gateway]);
 const GATEWAYS: Who = Who::Roles(&[Admin, Gateway]);
 
 /// The gRPC methods, by their paths.
-pub const GRPC: [(&str, Who); 39] = [
+pub const GRPC: [(&str, Who); 41] = [
     ("/grpc.health.v1.Health/Check", ANYONE),
     ("/grpc.health.v1.Health/Watch", ANYONE),
     ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", PROVEN),
@@ -45,11 +45,13 @@ pub const GRPC: [(&str, Who); 39] = [
     ("/tidegate.v1.Admin/CreateGroup", WRITE),
     ("/tidegate.v1.Admin/CreateToken", OWNER),
     ("/tidegate.v1.Admin/DeleteGroup", WRITE),
+    ("/tidegate.v1.Admin/DrainController", WRITE),
     ("/tidegate.v1.Admin/ForgetClient", WRITE),
     ("/tidegate.v1.Admin/GetCostTables", READ),
     ("/tidegate.v1.Admin/GetGroup", LOOK),
     ("/tidegate.v1.Admin/ListBindings", SHARE),
     ("/tidegate.v1.Admin/ListClients", READ),
+    ("/tidegate.v1.Admin/ListControllers", READ),
     ("/tidegate.v1.Admin/ListGroups", SHARE),
     ("/tidegate.v1.Admin/ListLeases", SHARE),
     ("/tidegate.v1.Admin/ListTokens", OWNER),
@@ -75,7 +77,7 @@ pub const GRPC: [(&str, Who); 39] = [
 ];
 
 /// The REST routes: method, and the path with its variables.
-pub const REST: [(&str, &str, Who); 34] = [
+pub const REST: [(&str, &str, Who); 36] = [
     ("GET", "/healthz", ANYONE),
     ("GET", "/metrics", SCRAPE),
     ("GET", "/openapi.json", PROVEN),
@@ -87,6 +89,8 @@ pub const REST: [(&str, &str, Who); 34] = [
     ("PUT", "/v1/bindings", WRITE),
     ("GET", "/v1/clients", READ),
     ("DELETE", "/v1/clients/{name}", WRITE),
+    ("GET", "/v1/controllers", READ),
+    ("POST", "/v1/controllers/drain", WRITE),
     ("GET", "/v1/cost-tables", READ),
     ("DELETE", "/v1/cost-tables/{role}", WRITE),
     ("PUT", "/v1/cost-tables/{role}", WRITE),

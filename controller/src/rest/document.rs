@@ -12,6 +12,7 @@
 use serde_json::{Map, Value, json};
 use utoipa::openapi::OpenApi;
 
+use crate::cluster::LONGEST_REST;
 use crate::definitions::group_fields::{self, DEFAULT, NONE, Takes};
 use crate::identity::Role;
 use crate::identity::tokens::{MAX_GROUPS, MAX_TTL_MS};
@@ -209,6 +210,7 @@ fn about(tag: &str) -> &'static str {
         "cost-tables" => "Prices of resources.",
         "usage" => "What was consumed.",
         "tokens" => "Secrets that prove who calls.",
+        "controllers" => "The controllers of a cluster.",
         "clients" | "leases" => "Nodes, and what they hold.",
         "statements" => "What statements cost.",
         "watches" | "runaways" => "Statements that are convicted.",
@@ -303,6 +305,7 @@ fn fields() -> Vec<(&'static str, &'static str, Value)> {
         ("RemoveWatchRequest", "id", json!({"minimum": 1})),
         ("CreateTokenRequest", "name", json!({"pattern": "^[A-Za-z0-9._@-]{1,64}$"})),
         ("CreateTokenRequest", "role", words(&Role::NAMES)),
+        ("DrainControllerRequest", "rest_us", json!({"maximum": LONGEST_REST.0})),
         ("CreateTokenRequest", "ttl_us", json!({"maximum": MAX_TTL_MS * 1_000})),
         (
             "CreateTokenRequest",

@@ -6,6 +6,7 @@
 
 mod apply;
 mod bindings;
+mod cluster;
 mod costs;
 mod decode;
 mod document;
@@ -119,6 +120,8 @@ fn api() -> OpenApiRouter {
         .routes(routes!(usage::leases))
         .routes(routes!(system::status))
         .routes(routes!(system::audit))
+        .routes(routes!(cluster::list))
+        .routes(routes!(cluster::drain))
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(tokens::revoke))
         .routes(routes!(statements::list, statements::reset))
@@ -198,6 +201,8 @@ mod tests {
             ("/v1/leases", vec!["get"]),
             ("/v1/status", vec!["get"]),
             ("/v1/audit", vec!["get"]),
+            ("/v1/controllers", vec!["get"]),
+            ("/v1/controllers/drain", vec!["post"]),
             ("/v1/tokens", vec!["get", "post"]),
             ("/v1/tokens/{id}", vec!["delete"]),
             ("/v1/statements", vec!["get", "delete"]),

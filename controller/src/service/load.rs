@@ -1,10 +1,11 @@
 //! Building the service from the store: each room reads its own tables, first those that decide what must be stored
 //! before anything is granted.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::{Semaphore, broadcast, watch as flag};
 
+use super::beside::Beside;
 use super::meta::Meta;
 use super::{Service, ServiceConfig, State};
 use crate::accounts::Accounts;
@@ -61,9 +62,7 @@ impl Service {
             clock,
             events: broadcast::Sender::new(WATCH_QUEUE),
             rules: flag::Sender::new(0),
-            tls: OnceLock::new(),
-            alarms: OnceLock::new(),
-            traces: OnceLock::new(),
+            beside: Beside::default(),
             statistics: Mutex::new(statements),
             metrics,
         };

@@ -38,7 +38,7 @@ pub struct Status {
 impl Service {
     /// The controller at a glance.
     pub fn status(&self) -> Status {
-        let alarms = self.alarms.get().map(|alarms| alarms.warnings()).unwrap_or_default();
+        let alarms = self.beside.alarms.get().map(|alarms| alarms.warnings()).unwrap_or_default();
         let state = self.lock();
         let recovery = state.leasing.recovery(self.clock.now());
         let mut warnings = Vec::new();
@@ -75,7 +75,7 @@ impl Service {
                 apart.ru()
             )
         }));
-        let expiries = self.tls.get().map(|tls| tls.expiries()).unwrap_or_default();
+        let expiries = self.beside.tls.get().map(|tls| tls.expiries()).unwrap_or_default();
         warnings.extend(expiries.iter().filter_map(tidegate_listener::warning));
         let failures = self.metrics.commit_failures.get();
         if failures > 0 {
@@ -100,7 +100,7 @@ impl Service {
     /// The metrics page.
     pub fn metrics_page(&self) -> Result<String, std::fmt::Error> {
         self.metrics.watchers.set(i64::try_from(self.events().receiver_count()).unwrap_or(i64::MAX));
-        for expiry in self.tls.get().map(|tls| tls.expiries()).unwrap_or_default() {
+        for expiry in self.beside.tls.get().map(|tls| tls.expiries()).unwrap_or_default() {
             self.metrics.tls.expires(expiry.role, expiry.not_after);
         }
         let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);

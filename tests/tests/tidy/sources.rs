@@ -9,9 +9,10 @@ const LONGEST: usize = 400;
 const LONGER: [(&str, usize, &str); 0] = [];
 
 /// Tests that sleep, and what for. Others wait for a state.
-const SLEEPS: [(&str, &str); 13] = [
+const SLEEPS: [(&str, &str); 14] = [
     ("cli/tests/cli/gateway/still.rs", "nothing happens for a while, which is what is tested"),
     ("console/tests/browser/stage.rs", "polls a browser"),
+    ("controller/src/cluster/tests/drain.rs", "polls controllers"),
     ("controller/tests/it/takeover.rs", "polls another process's clock"),
     ("gateway/tests/gateway/common.rs", "polls a server that starts"),
     ("gateway/tests/gateway/gone.rs", "a statement runs on for a while after its client is gone"),

@@ -218,6 +218,7 @@ fn stand(world: &Arc<World>, at: usize, life: &Life, before: Option<u64>) -> (Ro
         },
         before,
         view: flag::Sender::new(View::default()),
+        roster: None,
     };
     (Role::Stands(Box::new((standby, Watching::default()))), 0)
 }

@@ -52,6 +52,16 @@ impl Keys {
         self.key("beat/0")
     }
 
+    /// What a controller says of itself. Its name has no `/`.
+    pub(super) fn member(&self, name: &str) -> Vec<u8> {
+        self.key(&format!("member/{name}"))
+    }
+
+    /// What all controllers say of themselves.
+    pub(super) fn members(&self) -> Range {
+        (self.key("member/"), self.end("member/"))
+    }
+
     /// The number of the last segment, which never gets smaller.
     pub(super) fn head(&self) -> Vec<u8> {
         self.key("head/0")
@@ -125,6 +135,7 @@ mod tests {
         assert!(inside(keys.segments(9), keys.segment(10)) && !inside(keys.segments(9), keys.segment(8)));
         assert!(inside(keys.pages(9, 0), keys.page(9, u64::MAX)));
         assert!(!inside(keys.pages(9, 0), keys.page(10, 0)) && !inside(keys.pages(9, 1), keys.page(9, 0)));
+        assert!(inside(keys.members(), keys.member("c1")) && !inside(keys.members(), keys.own()));
         assert!(
             inside(keys.pages_before(9), keys.page(8, 3)) && !inside(keys.pages_before(9), keys.page(9, 0))
         );

@@ -11,6 +11,7 @@
 //! * `scope`: what goes into the log, and what belongs to one file. `known`, `growth`: rows of counters as what they
 //!   grew by.
 //! * `follower`, `ready`, `restore`: from the log to the local store; `comparing`: whether they say the same. `owned`, `writing`: the owner's half.
+//! * `members`: which controllers there are.
 //!
 //! When the owner is gone is not decided here: a follower looks, its caller's clock judges, and
 //! [`Follower::take`] compares what was seen.
@@ -24,6 +25,7 @@ mod follower;
 mod growth;
 mod keys;
 mod known;
+mod members;
 mod owned;
 mod owner;
 mod place;
@@ -37,6 +39,7 @@ mod writing;
 
 pub use calls::Settings;
 pub use follower::{Follower, NotTaken};
+pub use members::{MemberRecord, Members, Wrote};
 pub use owned::ReplicatedStore;
 pub use owner::{Owner, Seen};
 pub use place::{FilePlace, Fresh, Place};

@@ -1,0 +1,101 @@
+//! The calls of adapters about the controllers of a cluster.
+
+use std::sync::Arc;
+
+use tidegate_core::units::Span;
+use tidegate_proto::v1;
+
+use super::roster::{Roster, Seen};
+use crate::definitions::audit::{Actor, Change};
+use crate::definitions::change::{Edit, Plan};
+use crate::error::AdminError;
+use crate::service::{Service, Silence};
+
+/// How long a drained controller leaves the lead to others, unless the caller says: a restart of its machine.
+const REST: Span = Span::secs(30);
+/// The longest such time. Longer, and an operator has forgotten it.
+pub(crate) const LONGEST_REST: Span = Span::secs(24 * 3_600);
+
+/// The calls of adapters.
+#[derive(Clone, Copy)]
+pub struct ClusterCalls<'s> {
+    service: &'s Service,
+}
+
+impl<'s> ClusterCalls<'s> {
+    pub(crate) fn of(service: &'s Service) -> Self {
+        Self { service }
+    }
+
+    fn roster(&self) -> Result<&'s Arc<Roster>, AdminError> {
+        let message =
+            "this controller is not one of a cluster; see etcd_endpoints in docs/cluster.md".to_owned();
+        self.service.beside().cluster.get().ok_or(AdminError::Refused { message })
+    }
+
+    /// The controllers of the cluster, as the one that leads sees them.
+    ///
+    /// # Errors
+    /// This is no cluster.
+    pub fn list(&self) -> Result<v1::ListControllersReply, AdminError> {
+        let roster = self.roster()?;
+        let info = |Seen { record, age, ahead_ms }: Seen| v1::ControllerInfo {
+            leads: record.controller == roster.name,
+            name: record.controller,
+            addresses: record.addresses,
+            version: record.version,
+            age_us: age.0,
+            clock_ahead_ms: ahead_ms,
+        };
+        let controllers = roster.all().into_iter().map(info).collect();
+        Ok(v1::ListControllersReply { cluster: roster.cluster(), prefix: roster.prefix.clone(), controllers })
+    }
+
+    /// Lets this controller, which leads, leave the lead to another one. It begins when this is answered.
+    ///
+    /// # Errors
+    /// This is no cluster, another controller is meant, none that could take over runs, or the store fails.
+    pub fn drain(
+        &self,
+        actor: &Actor,
+        wish: &v1::DrainControllerRequest,
+    ) -> Result<v1::DrainControllerReply, AdminError> {
+        let roster = self.roster()?;
+        if !wish.controller.is_empty() && wish.controller != roster.name {
+            let message = format!(
+                "controller {} does not lead, {} does; a standby needs no drain",
+                crate::quantity::cut(&wish.controller),
+                roster.name
+            );
+            return Err(AdminError::Refused { message });
+        }
+        let rest = if wish.rest_us == 0 { REST } else { Span(wish.rest_us) };
+        if rest > LONGEST_REST {
+            let message = format!("{rest} is longer than {LONGEST_REST}; stop the controller instead");
+            return Err(AdminError::invalid("rest_us", message));
+        }
+        if roster.others().is_empty() {
+            let message = format!(
+                "no other controller of the cluster under {} runs, so nobody would lead; start one first",
+                roster.prefix
+            );
+            return Err(AdminError::Refused { message });
+        }
+        // It would be left as after a crash.
+        if let Some(silence @ Silence::Predecessor(_)) = self.service.silence() {
+            let message =
+                format!("the lead cannot be handed over in order yet ({silence}); repeat it after that");
+            return Err(AdminError::Refused { message });
+        }
+        let change = Change {
+            action: "drain controller",
+            subject: format!("controller {}", roster.name),
+            after: format!("{{\"rest_us\":{}}}", rest.0),
+            ..Change::default()
+        };
+        let note = |_: &mut _| Ok(Plan { edits: vec![Edit::Note], changes: vec![change], reply: () });
+        self.service.definitions().change(actor, note)?;
+        roster.drain(rest);
+        Ok(v1::DrainControllerReply { controller: roster.name.clone(), rest_us: rest.0 })
+    }
+}
