@@ -52,6 +52,8 @@ mod jwt;
 #[cfg(test)]
 mod large;
 #[cfg(test)]
+mod logged;
+#[cfg(test)]
 mod logs;
 #[cfg(test)]
 mod meanwhile;
