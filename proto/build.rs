@@ -96,6 +96,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .boxed(".tidegate.v1.Step.kind.group")
         // Few grants have one.
         .boxed(".tidegate.v1.GrantEntry.allowance")
+        .boxed(".tidegate.v1.GrantEntry.requests")
         // It holds a secret.
         .skip_debug([".tidegate.v1.CreateTokenReply"])
         .btree_map(".tidegate.v1.CostTable.ru_per_unit");

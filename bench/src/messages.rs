@@ -21,6 +21,7 @@ pub fn renew(seq: u64, groups: usize) -> v1::Renew {
         // The clock of the messages is not that of the run: none is to be late.
         sent_us: 80_000_000_000 + seq,
         answer_within_us: 3_600_000_000,
+        counts_requests: true,
     }
 }
 

@@ -76,6 +76,7 @@ pub use shared::Counts;
 pub use stats::ClientStats;
 pub use tidegate_core::group::Fallback;
 pub use tidegate_core::node::{LeaseState, NodeState, QuotaLeft};
+pub use tidegate_core::quota::Unit as QuotaUnit;
 pub use tidegate_core::units::{Rate, Ru, RuTotal, Span};
 pub use tidegate_core::usage::{Consumption, RuParts, Total, Usage};
 pub use tidegate_tls::{ClientFiles, TlsError};

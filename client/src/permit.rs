@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use tidegate_core::node::{Admitted, Estimate, QuotaLeft};
+use tidegate_core::quota::Unit;
 use tidegate_core::units::Ru;
 use tidegate_core::usage::{Consumption, RuParts, Usage};
 use tidegate_cost_model::Charge;
@@ -82,6 +83,10 @@ impl<'a> Permit<'a> {
     /// What is left of the quota, as [`crate::Group::quota_left`] returns it, once the operation has cost `charge`.
     pub(crate) fn quota_left(&self, charge: Ru) -> Option<QuotaLeft> {
         let mut quota = quota_left(&self.cell)?;
+        if quota.unit == Unit::Requests {
+            // It counts since it began, whatever it costs.
+            return Some(quota);
+        }
         let counted = match self.cell.admitted() {
             Admitted::Paid => self.estimate(),
             Admitted::Over => Ru::ZERO,
@@ -177,7 +182,8 @@ impl<'a> Permit<'a> {
         let paid = self.cell.admitted() == Admitted::Paid;
         if !(paid && self.cell.lending().give_back(estimate)) {
             let estimate = self.cell.estimate(estimate);
-            self.cell.with(|state, now| state.give_back(now, estimate));
+            let began = self.cell.shared().clock.time(self.admitted_at);
+            self.cell.with(|state, now| state.give_back(now, began, estimate));
         }
     }
 }

@@ -7,6 +7,7 @@ use std::borrow::Borrow;
 use std::time::Duration;
 
 use tidegate_core::node::Refusal;
+use tidegate_core::quota::Unit;
 use tidegate_core::units::Ru;
 
 use crate::clock::duration;
@@ -24,10 +25,12 @@ pub enum Refused<G = GroupName> {
         retry_after: Duration,
     },
     /// The group has used its quota. An answer, not a fault.
-    #[error("group {group} has used up its quota; the next window begins in {resets_in:?}")]
+    #[error("group {group} has used up its quota of {}; the next window begins in {resets_in:?}", unit.as_str())]
     QuotaUsedUp {
         /// The group.
         group: G,
+        /// What the quota counts.
+        unit: Unit,
         /// Time to the next window, before which nothing of this size is admitted.
         resets_in: Duration,
     },
@@ -90,7 +93,9 @@ impl<'a> Refused<&'a GroupName> {
             Refusal::Throttled { retry_after } => {
                 Self::Throttled { group, retry_after: duration(retry_after) }
             }
-            Refusal::QuotaUsedUp { resets_in } => Self::QuotaUsedUp { group, resets_in: duration(resets_in) },
+            Refusal::QuotaUsedUp { unit, resets_in } => {
+                Self::QuotaUsedUp { group, unit, resets_in: duration(resets_in) }
+            }
             Refusal::Unavailable { retry_after } => {
                 Self::Unavailable { group, retry_after: duration(retry_after) }
             }
@@ -105,7 +110,7 @@ impl<'a> Refused<&'a GroupName> {
         let group = self.group().clone();
         match self {
             Self::Throttled { retry_after, .. } => Refused::Throttled { group, retry_after },
-            Self::QuotaUsedUp { resets_in, .. } => Refused::QuotaUsedUp { group, resets_in },
+            Self::QuotaUsedUp { unit, resets_in, .. } => Refused::QuotaUsedUp { group, unit, resets_in },
             Self::Unavailable { retry_after, .. } => Refused::Unavailable { group, retry_after },
             Self::UnknownGroup { .. } => Refused::UnknownGroup { group },
             Self::NeverFits { cost, max, .. } => Refused::NeverFits { group, cost, max },

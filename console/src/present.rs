@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tidegate_core::quota::{SPENT_PERCENT, reaches};
+use tidegate_core::quota::Unit;
 use tidegate_core::units::{Rate, Ru};
 use tidegate_core::waited::Summary;
 use tidegate_proto::v1;
@@ -108,7 +108,8 @@ impl GroupNow {
         let ru = |text: &str| Some(Ru(i64::try_from(micro(text)?).ok()?));
         let taken = |quota: &v1::QuotaState| {
             let (amount, left) = (ru(&quota.amount)?, ru(&quota.left)?);
-            Some(reaches(amount - left, amount, SPENT_PERCENT))
+            let unit = if quota.unit == Unit::Requests.as_str() { Unit::Requests } else { Unit::Ru };
+            Some(unit.is_spent(amount - left, amount))
         };
         self.quota.as_ref().and_then(taken).unwrap_or_default()
     }

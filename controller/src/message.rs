@@ -131,6 +131,7 @@ pub(crate) fn quota_state(quota: QuotaView) -> v1::QuotaState {
         lost: amount_text(quota.lost),
         left: amount_text(quota.left),
         resets_in_us: quota.resets_in.0,
+        unit: quota.unit.as_str().to_owned(),
     }
 }
 

@@ -7,10 +7,10 @@ use crate::division::Party;
 use crate::engine::{EngineConfig, LowerOrder};
 use crate::exchange::{Allowance, Enforcement, Grant, LeaseTerms};
 use crate::group::{ClientId, Fallback, GroupId};
-use crate::lease::{Granted, Lease};
-use crate::quota::Need;
+use crate::lease::{Granted, Lease, Reported};
+use crate::quota::{Need, Unit};
 use crate::tree::{Chain, Group, Tree};
-use crate::units::{Rate, Ru, Span, Time};
+use crate::units::{MICRO, Rate, Ru, Span, Time};
 
 /// The local bucket holds at most this much of the leased rate.
 pub(crate) const LOCAL_CAP: Span = Span::millis(500);
@@ -31,6 +31,10 @@ const TRIFLE: i64 = 16;
 /// this many renewals away. At half, one lost renewal would end the lease and start the fallback; at twice, clients
 /// give up more than they must before others have learnt of the change.
 const LEAST_GOING_ON: u64 = 2;
+
+/// Requests that an idle node may begin at once while a quota of them has plenty left: with a tenth, the first second of
+/// most bursts waits for a renewal; with ten times as many, what killed nodes lose shows in small quotas.
+const AT_ONCE: Ru = Ru::whole(50);
 
 /// The place and time of a decision. The client's lease is out of the ledger's sums meanwhile.
 pub(crate) struct Decision<'a> {
@@ -124,10 +128,10 @@ impl Decision<'_> {
         let Granted { rate, cap, fill, lump, .. } = *lease.granted();
         terms.allowance = self.allowance(lease, renew_after);
         if let Some(share) = terms.allowance
-            && share.ceiling < lease.share.used() + first_of_quota(lease)
+            && share.ceiling < lease.share.used() + first_of_quota(share.unit, lease)
         {
             // Others may give back what they do not use; of a quota that is used up, there is none.
-            let used_up = share.left < first_of_quota(lease);
+            let used_up = share.left < first_of_quota(share.unit, lease);
             let useless = if used_up { renew_after } else { Span(renew_after.0 / 4) };
             terms.ask_again = terms.ask_again.max(useless);
         }
@@ -140,9 +144,13 @@ impl Decision<'_> {
     /// The client's share of the quota, enough until the answer to its next renewal: while there is plenty for all that it
     /// can spend by its lease, later for its load alone.
     fn allowance(&mut self, lease: &mut Lease, renew_after: Span) -> Option<Allowance> {
-        self.chain.quota()?;
+        let unit = self.tree.quota_unit(self.chain)?;
         let (granted, reported) = (lease.granted(), lease.reported());
         let lasts = renew_after + renew_after;
+        if unit == Unit::Requests {
+            let need = requests(reported, lasts);
+            return self.tree.give_share(self.chain, self.now, lease, need);
+        }
         let most = granted.rate.over(lasts) + granted.cap + lease.tokens().lump + reported.largest;
         let load = reported.demand.over(lasts) + reported.backlog + reported.largest;
         let head = if reported.backlog.is_positive() { reported.largest } else { Ru::ZERO };
@@ -333,8 +341,17 @@ impl Decision<'_> {
 }
 
 /// What the operation that waits needs of a quota; without one, any operation.
-fn first_of_quota(lease: &Lease) -> Ru {
-    if lease.reported().backlog.is_positive() { lease.reported().largest } else { Ru(1) }
+fn first_of_quota(unit: Unit, lease: &Lease) -> Ru {
+    unit.of(if lease.reported().backlog.is_positive() { lease.reported().largest } else { Ru(1) })
+}
+
+/// The requests that a node begins in a time. No rate bounds them, so most is half as many again, and some for a load that
+/// begins.
+fn requests(reported: &Reported, lasts: Span) -> Need {
+    let waiting = i64::try_from(reported.waiting).unwrap_or(i64::MAX).min(Ru::MAX.0 / MICRO);
+    let load = (reported.offered.over(lasts) + Ru::whole(waiting)).min(Ru::MAX);
+    let head = if waiting > 0 { Unit::REQUEST } else { Ru::ZERO };
+    Need { most: load.scale(3, 2) + AT_ONCE, load, head }
 }
 
 /// Keeps a rate that is only a trifle too high: lowering it would cost an acknowledgement and gain nothing.

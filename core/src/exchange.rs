@@ -5,6 +5,7 @@
 use std::hash::{Hash, Hasher};
 
 use crate::group::Fallback;
+use crate::quota::Unit;
 use crate::units::{Rate, Ru, Span};
 
 /// One group's entry in a renewal.
@@ -51,18 +52,40 @@ impl Ask {
             && self.demand == Rate::ZERO
             && !self.backlog.is_positive()
             && !self.head.is_positive()
+            && !self.wants_requests()
+    }
+
+    /// Whether the node counts requests and has some to begin, which may cost no RU.
+    fn wants_requests(&self) -> bool {
+        let Spending { unit, offered, .. } = self.spending;
+        unit == Unit::Requests && (self.waiting > 0 || offered > Rate::ZERO)
     }
 }
 
 /// A node's use of its group's quota, operations under way at their estimates.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spending {
     /// The window in which it counts; 0: the node has no share of a quota.
     pub window: u64,
-    /// RU used since the node's first share in it.
+    /// Used since the node's first share in it.
     pub used: Ru,
     /// The most that the node may use until a new grant arrives.
     pub ceiling: Ru,
+    /// What is counted.
+    pub unit: Unit,
+    /// Requests offered in a second, if they are counted: the demand says so of RU.
+    pub offered: Rate,
+}
+
+/// What a quota of RU does not have is left out: the courses of the simulation are older than requests.
+impl Hash for Spending {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self { window, used, ceiling, unit, offered } = self;
+        (window, used, ceiling).hash(state);
+        if *unit == Unit::Requests {
+            (unit, offered).hash(state);
+        }
+    }
 }
 
 /// A node's share of its group's quota.
@@ -70,6 +93,8 @@ pub struct Spending {
 pub struct Allowance {
     /// The window in which it counts.
     pub window: u64,
+    /// What is counted.
+    pub unit: Unit,
     /// The most that the node may use in it, all that it has used included.
     pub ceiling: Ru,
     /// The quota.
@@ -82,11 +107,14 @@ pub struct Allowance {
     pub length: Span,
 }
 
-/// All but the length, which decides nothing: the courses of the simulation are of what does.
+/// All but the length, which decides nothing, and a unit of RU: the courses of the simulation are of what does.
 impl Hash for Allowance {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let Self { window, ceiling, amount, left, resets_in, length: _ } = self;
+        let Self { window, unit, ceiling, amount, left, resets_in, length: _ } = self;
         (window, ceiling, amount, left, resets_in).hash(state);
+        if *unit == Unit::Requests {
+            unit.hash(state);
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 
 use crate::policy::setting::SettingError;
 use crate::policy::warm_up::WarmUp;
+use crate::quota::Unit;
 use crate::units::{Rate, Ru, Span};
 
 /// Numeric identity of a group, assigned by the controller and never reused.
@@ -142,8 +143,10 @@ pub struct GroupSpec {
     pub shadow: bool,
     /// How operations follow each other, here and below.
     pub policy: Policy,
-    /// RU that all nodes together may use within each window of the calendar, here and below. The caller opens windows.
+    /// What all nodes together may use within each window of the calendar, here and below. The caller opens windows.
     pub quota: Option<Ru>,
+    /// What the quota counts.
+    pub quota_unit: Unit,
 }
 
 impl GroupSpec {
@@ -174,18 +177,25 @@ impl GroupSpec {
             shadow: false,
             policy: Policy::TokenBucket,
             quota: None,
+            quota_unit: Unit::Ru,
         }
     }
 
     /// The rate that the group and everything below it never exceed; `None`: the group has no limit of its own. A quota
-    /// may be used up within a second, and not faster: so its nodes have leases, by which they count what they use.
+    /// may be used up within a second, and not faster: so its nodes have leases, by which they count what they use. Requests
+    /// may cost any RU.
     pub fn limit(&self) -> Option<Rate> {
         let by_rate = match (self.rate, self.burstable) {
             (None, _) | (_, Burstable::Unlimited) => None,
             (Some(rate), Burstable::Off) => Some(rate),
             (Some(rate), Burstable::Moderated(cap)) => Some(rate.max(cap)),
         };
-        by_rate.or_else(|| self.quota.map(|quota| Rate(quota.0).min(Rate::MAX)))
+        by_rate.or_else(|| {
+            self.quota.map(|quota| match self.quota_unit {
+                Unit::Ru => Rate(quota.0).min(Rate::MAX),
+                Unit::Requests => Rate::MAX,
+            })
+        })
     }
 
     /// When a client renews if nothing happens: often enough that one lost message does not cost the lease.
@@ -212,7 +222,8 @@ impl GroupSpec {
 
     /// The largest operation that the group can ever cover; `None` when any.
     pub(crate) fn largest(&self) -> Option<Ru> {
-        self.depth().into_iter().chain(self.quota).min()
+        let quota = self.quota.filter(|_| self.quota_unit == Unit::Ru);
+        self.depth().into_iter().chain(quota).min()
     }
 }
 

@@ -86,6 +86,8 @@ pub(crate) struct Reported {
     pub largest: Ru,
     pub debt: Ru,
     pub waiting: u64,
+    /// Requests offered in a second, where a quota counts them.
+    pub offered: Rate,
 }
 
 /// The place in the queue for lumps, and the orders sent to the node.
@@ -245,6 +247,7 @@ impl Lease {
             largest: ask.largest.or_zero().max(head).min(Ru::MAX),
             debt: ask.debt.or_zero(),
             waiting: ask.waiting,
+            offered: ask.spending.offered.max(Rate::ZERO).min(Rate::MAX),
         };
         self.reported.covered = covers(self);
         (had_backlog, self.reported.backlog.is_positive())

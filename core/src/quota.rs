@@ -1,9 +1,9 @@
-//! The quota of a group: RU that all nodes together may use within a window of the calendar.
+//! The quota of a group: RU, or requests, that all nodes together may use within a window of the calendar.
 //!
 //! Nodes lease shares of what is left. A share is a ceiling: the node's use within the window, operations under way at
 //! their estimates, stays below it. All ceilings that were ever given in a window add up to at most the quota, so that
 //! nothing that a node does, or that happens to it, uses more; what operations cost beyond their estimates is added when
-//! it is reported, and leaves less for others. A share that a node did not use comes back with its renewal. If the
+//! it is reported, and leaves less for others. A request counts when it begins, and shares are whole requests. A share that a node did not use comes back with its renewal. If the
 //! node is gone, its share is lost for the rest of the window, unless it returns. So shares shrink with what is left:
 //! half of it stays with the controller, and who leaves takes little along.
 //!
@@ -18,9 +18,57 @@ use crate::lease::Lease;
 use crate::tree::{Chain, Tree};
 use crate::units::{Rate, Ru, Span, Time};
 
-/// Percent of a quota from which on it is spent: the last of it is less than an operation costs, and is never used. With
-/// 98, groups with small operations count as spent that go on for a while.
+/// Percent of a quota of RU from which on it is spent: the last of it is less than an operation costs, and is never used.
+/// With 98, groups with small operations count as spent that go on for a while.
 pub const SPENT_PERCENT: u32 = 99;
+
+/// What a quota counts. Its amounts are in this unit, to millionths: a request is [`Unit::REQUEST`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Unit {
+    /// What operations cost.
+    #[default]
+    Ru,
+    /// Operations that were admitted, whatever they cost.
+    Requests,
+}
+
+impl Unit {
+    /// One request.
+    pub const REQUEST: Ru = Ru::whole(1);
+
+    /// Its word, behind an amount.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ru => "RU",
+            Self::Requests => "requests",
+        }
+    }
+
+    /// What an operation of this cost uses when it begins.
+    #[inline]
+    pub(crate) fn of(self, cost: Ru) -> Ru {
+        match self {
+            Self::Ru => cost,
+            Self::Requests => Self::REQUEST,
+        }
+    }
+
+    /// The part of an amount that operations can use.
+    fn usable(self, amount: Ru) -> Ru {
+        match self {
+            Self::Ru => amount,
+            Self::Requests => Ru(amount.0 - amount.0.rem_euclid(Self::REQUEST.0)),
+        }
+    }
+
+    /// Whether a quota of which so much is used or lost is spent. The last request can be used.
+    pub fn is_spent(self, taken: Ru, amount: Ru) -> bool {
+        match self {
+            Self::Ru => reaches(taken, amount, SPENT_PERCENT),
+            Self::Requests => amount - taken < Self::REQUEST,
+        }
+    }
+}
 
 /// Whether what was used is so many percent of a quota, or more.
 pub fn reaches(used: Ru, amount: Ru, percent: u32) -> bool {
@@ -36,10 +84,12 @@ pub(crate) struct Share {
     used: Ru,
     /// The most that the node may use, by the newest grant or by the one before, until it acknowledges.
     ceiling: Ru,
+    /// Requests that the node has to begin until its next renewal.
+    wanted: Ru,
 }
 
 impl Share {
-    /// RU used, as reported.
+    /// Used, as reported.
     pub(crate) fn used(&self) -> Ru {
         self.used
     }
@@ -61,7 +111,7 @@ pub(crate) struct Need {
     pub most: Ru,
     /// By its load.
     pub load: Ru,
-    /// The cost of the operation that waits, if one does: less than that would be of no use.
+    /// What the operation that waits uses, if one does: less than that would be of no use.
     pub head: Ru,
 }
 
@@ -111,6 +161,8 @@ pub struct Opening {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Quota {
     window: u64,
+    /// What is counted in it.
+    unit: Unit,
     ends: Time,
     length: Span,
     /// The latest end that a node was given.
@@ -125,6 +177,8 @@ pub(crate) struct Quota {
     durable: Ru,
     /// Nodes with a share.
     sharers: u64,
+    /// What they want, if requests are counted.
+    wanted: i128,
 }
 
 /// A group's quota, for display and for the caller's marks.
@@ -132,22 +186,26 @@ pub(crate) struct Quota {
 pub struct QuotaView {
     /// The number of the window.
     pub window: u64,
-    /// RU for all nodes within the window.
+    /// What is counted.
+    pub unit: Unit,
+    /// For all nodes within the window.
     pub amount: Ru,
-    /// RU used, as reported.
+    /// Used, as reported.
     pub used: Ru,
-    /// RU that nodes may use and have not reported as used.
+    /// Nodes may use it and have not reported it as used.
     pub unused: Ru,
-    /// RU that nodes which are gone may have used.
+    /// Nodes which are gone may have used it.
     pub lost: Ru,
     /// All of these: what may be used by what was granted so far.
     pub granted: Ru,
-    /// RU that are neither used nor lost.
+    /// Neither used nor lost.
     pub left: Ru,
     /// Shares are given up to this.
     pub durable: Ru,
-    /// The rate at which they can be used at most.
+    /// The rate at which RU can be used at most.
     pub rate: Rate,
+    /// Requests that nodes have to begin until their next renewals.
+    pub wanted: Ru,
     /// Time to the next window.
     pub resets_in: Span,
 }
@@ -159,28 +217,47 @@ const AHEAD: Span = Span::secs(2);
 const AHEAD_OF_LEFT: i64 = 2;
 /// The least part of the quota that a mark runs ahead, so that the end of a window takes few of them.
 const AHEAD_OF_ALL: i64 = 1_024;
+/// The same for requests, which no rate bounds: what may begin at once when nobody did before. With a quarter of it, most
+/// bursts wait for a commit; with four times as much, an unclean stop takes a part that people notice.
+const AHEAD_OF_REQUESTS: i64 = 64;
 
 impl QuotaView {
     /// The mark on disk with which a window of this quota begins.
-    pub fn first_mark(amount: Ru, rate: Rate) -> Ru {
-        Self { amount, rate, ..Self::default() }.mark().unwrap_or_default()
+    pub fn first_mark(unit: Unit, amount: Ru, rate: Rate) -> Ru {
+        Self { unit, amount, rate, ..Self::default() }.mark().unwrap_or_default()
     }
 
     /// The mark to store now: what an unclean stop counts as used. `None`: the one on disk will do.
     pub fn mark(&self) -> Option<Ru> {
         let left = (self.amount - self.granted).or_zero();
-        let ahead = left.scale(1, AHEAD_OF_LEFT).min(self.rate.over(AHEAD));
-        let ahead = ahead.max(self.amount.scale(1, AHEAD_OF_ALL)).max(Ru(1)).min(left);
-        let mark = self.granted + ahead;
+        let (most, least) = match self.unit {
+            Unit::Ru => (self.rate.over(AHEAD), AHEAD_OF_ALL),
+            Unit::Requests => (self.wanted, AHEAD_OF_REQUESTS),
+        };
+        let ahead = left.scale(1, AHEAD_OF_LEFT).min(most);
+        let ahead = ahead.max(self.amount.scale(1, least)).max(self.unit.of(Ru(1))).min(left);
+        let mark = self.unit.usable(self.granted + ahead);
         (self.durable < mark && self.durable - self.granted <= ahead.scale(1, 2)).then_some(mark)
     }
 }
 
 impl Quota {
-    fn open(opening: &Opening) -> Self {
+    fn open(unit: Unit, opening: &Opening) -> Self {
         let Opening { number: window, ends, length, granted, lost, durable } = *opening;
         let (granted, lost) = (wide(granted), wide(lost.or_zero().min(granted)));
-        Self { window, ends, length, told: Time(0), granted, unused: 0, lost, durable, sharers: 0 }
+        Self {
+            window,
+            unit,
+            ends,
+            length,
+            told: Time(0),
+            granted,
+            unused: 0,
+            lost,
+            durable,
+            sharers: 0,
+            wanted: 0,
+        }
     }
 
     /// Takes in what a node says of its share, before it is answered.
@@ -190,7 +267,7 @@ impl Quota {
         match (share.window == self.window, told.window == self.window) {
             (true, true) => {
                 let ceiling = (used + unused).min(share.ceiling).max(used);
-                self.change(share, Share { window: self.window, used, ceiling })
+                self.change(share, Share { used, ceiling, ..share })
             }
             // The newest grant, with the node's first share of this window, was not applied and never will be.
             (true, false) if !applied => {
@@ -208,7 +285,7 @@ impl Quota {
                 self.lost -= wide(back);
                 self.unused += wide(back);
                 self.sharers += 1;
-                Share { window: self.window, used, ceiling: used + back }
+                Share { window: self.window, used, ceiling: used + back, wanted: Ru::ZERO }
             }
             (false, false) => {
                 self.sharers += 1;
@@ -220,6 +297,7 @@ impl Quota {
     fn change(&mut self, before: Share, after: Share) -> Share {
         self.granted += wide(after.ceiling) - wide(before.ceiling);
         self.unused += wide(after.unused()) - wide(before.unused());
+        self.wanted += wide(after.wanted) - wide(before.wanted);
         after
     }
 
@@ -227,6 +305,7 @@ impl Quota {
     fn lose(&mut self, share: Share) {
         self.unused -= wide(share.unused());
         self.lost += wide(share.unused());
+        self.wanted -= wide(share.wanted);
         self.sharers -= 1;
     }
 
@@ -239,9 +318,11 @@ impl Quota {
         let wanted = if part.scale(1, PLENTY) >= need.most { need.most } else { need.load };
         // A part that does not cover the operation that waits would be kept from those whose operations it covers.
         let part = if need.head > free { Ru::ZERO } else { wanted.min(part.max(need.head)) };
+        let part = self.unit.usable(part);
         let ceiling = share.used + part;
         debug_assert!(part <= free && part >= Ru::ZERO, "{part} of {free}");
-        (self.change(share, Share { ceiling: share.ceiling.max(ceiling), ..share }), ceiling)
+        let wanted = if self.unit == Unit::Requests { need.load } else { Ru::ZERO };
+        (self.change(share, Share { ceiling: share.ceiling.max(ceiling), wanted, ..share }), ceiling)
     }
 
     /// What nobody has used for certain, and no node that is gone may have used.
@@ -250,14 +331,16 @@ impl Quota {
     }
 
     fn terms(&self, amount: Ru, now: Time, ceiling: Ru) -> Allowance {
-        let (window, left, resets_in) = (self.window, self.left(amount), self.ends.since(now));
-        Allowance { window, ceiling: ceiling.min(Ru::MAX), amount, left, resets_in, length: self.length }
+        let Self { window, unit, length, .. } = *self;
+        let (left, resets_in) = (self.left(amount), self.ends.since(now));
+        Allowance { window, unit, ceiling: ceiling.min(Ru::MAX), amount, left, resets_in, length }
     }
 
     fn view(&self, spec: &GroupSpec, now: Time) -> QuotaView {
         let (amount, rate) = (spec.quota.unwrap_or_default(), spec.limit().unwrap_or(Rate::MAX));
         QuotaView {
             window: self.window,
+            unit: self.unit,
             amount,
             used: narrow(self.granted - self.unused - self.lost),
             unused: narrow(self.unused),
@@ -266,18 +349,20 @@ impl Quota {
             left: self.left(amount),
             durable: self.durable,
             rate,
+            wanted: narrow(self.wanted),
             resets_in: self.ends.since(now),
         }
     }
 
     /// Whether the sums are those of these shares.
     pub(crate) fn is_of(&self, shares: impl Iterator<Item = Share>) -> bool {
-        let (mut unused, mut sharers) = (0, 0);
+        let (mut unused, mut sharers, mut wanted) = (0, 0, 0);
         for share in shares.filter(|share| share.window == self.window) {
             unused += wide(share.unused());
             sharers += 1;
+            wanted += wide(share.wanted);
         }
-        (unused, sharers) == (self.unused, self.sharers) && self.lost >= 0
+        (unused, sharers, wanted) == (self.unused, self.sharers, self.wanted) && self.lost >= 0
     }
 }
 
@@ -302,6 +387,12 @@ impl Tree {
         if let Some(quota) = self.quota_of(share) {
             quota.lose(share);
         }
+    }
+
+    /// What the quota of a chain counts, in its present window if one is open; `None` without a quota.
+    pub(crate) fn quota_unit(&self, chain: &Chain) -> Option<Unit> {
+        let group = self.at(chain.quota()?);
+        Some(group.quota.as_deref().map_or(group.spec.quota_unit, |quota| quota.unit))
     }
 
     /// Takes in what a node says of its share, before anything else that it says.
@@ -345,14 +436,16 @@ impl Tree {
 
 impl Engine {
     /// Opens a window of a group's quota. If it opens before the end that nodes were given, what they hold of the one
-    /// before may be used in this one.
+    /// before may be used in this one. No number of requests stands for RU: what is held of the other unit counts in no
+    /// window that follows.
     pub fn open_quota(&mut self, now: Time, group: GroupId, opening: &Opening) {
         let Some(group) = self.tree.get_mut(group).filter(|group| group.spec.quota.is_some()) else { return };
-        let early =
-            group.quota.as_deref().filter(|before| before.told > now).map(|before| narrow(before.unused));
+        let unit = group.spec.quota_unit;
+        let before = group.quota.as_deref().filter(|before| before.told > now && before.unit == unit);
+        let early = before.map(|before| narrow(before.unused));
         let early = early.unwrap_or_default();
         let granted = (opening.granted + early).min(Ru::MAX);
-        group.quota = Some(Box::new(Quota::open(&Opening { granted, ..*opening })));
+        group.quota = Some(Box::new(Quota::open(unit, &Opening { granted, ..*opening })));
         self.assert_invariants();
     }
 
@@ -377,6 +470,11 @@ impl Engine {
         if let Some(quota) = quota.filter(|quota| quota.window == number) {
             quota.durable = quota.durable.max(durable);
         }
+    }
+
+    /// What the quota counts that a group counts in; `None` without one.
+    pub fn quota_unit(&self, group: GroupId) -> Option<Unit> {
+        self.tree.quota_unit(&self.tree.chain(group)?)
     }
 
     /// A group's quota in its present window; `None` when it has none, or no window was opened yet.

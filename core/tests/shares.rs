@@ -40,6 +40,7 @@ fn share(window: u64, ceiling: i64) -> Allowance {
         left: ru(ceiling),
         resets_in,
         length: resets_in,
+        ..Allowance::default()
     }
 }
 
@@ -95,7 +96,7 @@ fn a_node_knows_what_is_left_by_the_renewal_that_was_answered_less_what_it_used_
     assert_eq!(node.state(at(4)).quota.unwrap().left, ru(45), "by the answer before");
     assert_eq!(answer(&mut node, 5, 2, granted(7, 30)), Some(ru(25)));
     node.settle(at(6), running.with(ru(10)), &used(12));
-    node.give_back(at(6), late.with(ru(5)));
+    node.give_back(at(6), Time(0), late.with(ru(5)));
     let known = node.state(at(6)).quota.unwrap();
     assert_eq!((known.amount, known.left, known.length), (ru(100), ru(28), Span::secs(10)));
     assert_eq!(known.resets_in, Span(9_987_000), "from when it asked, on the slowest clock");
@@ -120,9 +121,10 @@ fn an_operation_that_never_ran_leaves_its_part_of_the_share() {
     for _ in 0..3 {
         let admitted = node.try_acquire(at(2), ru(5)).unwrap();
         assert!(node.try_acquire(at(2), ru(1)).is_err());
-        node.give_back(at(3), admitted.with(ru(5)));
+        node.give_back(at(3), Time(0), admitted.with(ru(5)));
     }
-    assert_eq!(node.ask(at(4), 2).spending, Spending { window: 7, used: Ru::ZERO, ceiling: ru(5) });
+    let told = Spending { window: 7, used: Ru::ZERO, ceiling: ru(5), ..Spending::default() };
+    assert_eq!(node.ask(at(4), 2).spending, told);
 }
 
 #[test]
@@ -141,7 +143,7 @@ fn a_share_that_is_given_up_is_what_was_used() {
     node.settle(at(3), admitted.with(ru(8)), &used(8));
     let ask = node.ask(at(3_000), 2);
     assert!(ask.gives_up());
-    assert_eq!(ask.spending, Spending { window: 7, used: ru(8), ceiling: ru(8) });
+    assert_eq!(ask.spending, Spending { window: 7, used: ru(8), ceiling: ru(8), ..Spending::default() });
 }
 
 /// A window of 100 RU of the group, with a mark that covers it.
@@ -172,7 +174,7 @@ fn waits(cost: i64) -> Ask {
 }
 
 fn spending(count: u32, used: i64, ceiling: Ru) -> Spending {
-    Spending { window: window_number(GROUP, count), used: ru(used), ceiling }
+    Spending { window: window_number(GROUP, count), used: ru(used), ceiling, ..Spending::default() }
 }
 
 #[test]
@@ -298,7 +300,7 @@ impl Nodes {
         node.seq += 1;
         let spending = match node.window {
             0 => Spending::default(),
-            window => Spending { window, used: node.used, ceiling: node.ceiling },
+            window => Spending { window, used: node.used, ceiling: node.ceiling, ..Spending::default() },
         };
         let ask = Ask { acked_seq: node.acked, spending, ..waits(cost) };
         let answer = self.engine.renew(self.now, ClientId(of as u64 + 1), GROUP, node.seq, &ask, None);

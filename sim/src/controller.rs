@@ -388,7 +388,12 @@ pub(super) fn text(id: GroupId, spec: &GroupSpec) -> v1::Group {
         max_debt: spec.max_debt,
         shadow: spec.shadow,
         policy: spec.policy,
-        quota: spec.quota.map(|amount| Quota { amount, per: Period::Minute, zone: Zone::utc() }),
+        quota: spec.quota.map(|amount| Quota {
+            amount,
+            unit: spec.quota_unit,
+            per: Period::Minute,
+            zone: Zone::utc(),
+        }),
         ..Definition::named(named(id).unwrap_or_else(GroupName::default_group))
     };
     definition.text()

@@ -185,7 +185,8 @@ impl World {
             return;
         };
         let sent = Some(Sent { at: now, answer_within });
-        let mut request = RenewIn { seq, entries, reports: state.reports.send(seq), node: None, sent };
+        let reports = state.reports.send(seq);
+        let mut request = RenewIn { seq, entries, reports, node: None, sent, counts_requests: true };
         if let Some(random) = &mut state.lies {
             lies::distort(&mut request, random);
         }

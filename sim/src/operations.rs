@@ -153,7 +153,7 @@ impl World {
         let taken = if operation.over { Estimate::Over(estimate) } else { Estimate::Paid(estimate) };
         if let Some(machine) = machine {
             if undone {
-                machine.give_back(now, taken);
+                machine.give_back(now, Time(0), taken);
             } else {
                 let charged = RuParts::flat(actual);
                 machine.settle(now, taken, &Consumption { charged, operations: 1, ..Consumption::default() });

@@ -61,12 +61,15 @@ fn policy_text(policy: &str) -> String {
     format!("{}('{}'{factor})", name.to_ascii_uppercase(), period.trim())
 }
 
-/// `1000000 PER DAY 'Europe/Berlin'`.
+/// `1000000 PER DAY 'Europe/Berlin'`, `10000 REQUESTS PER DAY`.
 fn quota_text(quota: &str, dialect: SqlDialect) -> String {
-    let mut words = quota.splitn(4, ' ');
-    let window: Vec<String> = words.by_ref().take(3).map(str::to_ascii_uppercase).collect();
+    // The zone is what follows the period.
+    let (amount, window) = quota.split_once(" per ").unwrap_or((quota, ""));
+    let mut words = window.splitn(2, ' ');
+    let period = words.next().filter(|period| !period.is_empty());
+    let period = period.map(|period| format!(" PER {}", period.to_ascii_uppercase()));
     let zone = words.next().map(|zone| format!(" {}", quoted_string(zone, dialect)));
-    window.join(" ") + &zone.unwrap_or_default()
+    amount.to_ascii_uppercase() + &period.unwrap_or_default() + &zone.unwrap_or_default()
 }
 
 /// A rule against runaway statements as TiDB shows it: `EXEC_ELAPSED='20s', ACTION=KILL, WATCH=EXACT DURATION='1m0s'`.
@@ -160,7 +163,9 @@ mod tests {
             Just(" America/Port-au-Prince"),
             Just(" Etc/GMT+2")
         ];
-        (decimal(), per, zone).prop_map(|(amount, per, zone)| format!("{amount} per {per}{zone}"))
+        let requests = (2_u64..=1_000_000_000_000).prop_map(|number| format!("{number} requests"));
+        let amount = prop_oneof![3 => decimal(), 2 => requests, 1 => Just("1 request".to_owned())];
+        (amount, per, zone).prop_map(|(amount, per, zone)| format!("{amount} per {per}{zone}"))
     }
 
     fn action() -> impl Strategy<Value = (String, String)> {

@@ -106,7 +106,7 @@ fn groups(groups: &[v1::GroupState]) -> Table {
         Column::number("LEASES").leaves(2),
         Column::number("BOUND (RU/s)").leaves(3),
         Column::number("P99 WAIT (ms)").leaves(3),
-        Column::number("QUOTA LEFT (RU)").leaves(4),
+        Column::number("QUOTA LEFT").leaves(4),
         Column::number("RESETS IN").leaves(5),
         Column::number("WARMS UP, NOW (RU/s)").leaves(4),
     ]);
@@ -121,10 +121,16 @@ fn groups(groups: &[v1::GroupState]) -> Table {
             group.leases.to_string(),
             group.bound_rate.clone(),
             group.waits.as_ref().map(|waits| millis(waits.p99_us.into())).unwrap_or_default(),
-            quota.map(|quota| quota.left.clone()).unwrap_or_default(),
+            quota.map(left).unwrap_or_default(),
             quota.map(resets).unwrap_or_default(),
             group.warmth.as_ref().map(|warmth| warmth.rate.clone()).unwrap_or_default(),
         ]);
     }
     table
+}
+
+/// What is left of a quota, with its unit, which a controller before quotas of requests does not say.
+fn left(quota: &v1::QuotaState) -> String {
+    let unit = if quota.unit.is_empty() { "RU" } else { &quota.unit };
+    format!("{} {unit}", quota.left)
 }

@@ -56,7 +56,7 @@ fn setting(name: &str) -> String {
         "fallback" => "fallback (RU/s per node)",
         "fallback_total" => "fallback of all nodes (RU/s)",
         "max_debt" => "max debt (RU per node)",
-        "quota" => "quota (RU)",
+        "quota" => "quota",
         "max_wait_us" => "max wait at a gateway",
         name => return name.replace('_', " "),
     };

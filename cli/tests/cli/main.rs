@@ -29,6 +29,8 @@ mod policy;
 #[cfg(test)]
 mod quota;
 #[cfg(test)]
+mod requests;
+#[cfg(test)]
 mod runaways;
 #[cfg(test)]
 mod secrets;

@@ -27,6 +27,23 @@ fn a_quota_is_set_changed_and_taken_away_by_every_way_and_never_by_an_empty_text
     controller.kill();
     controller.again();
     assert_eq!(quota(&controller), json!("7 per hour Asia/Kathmandu"), "it is stored");
+    controller.ok(&["group", "alter", "shop", "--quota", "10000 Requests per day europe/berlin"]);
+    assert_eq!(quota(&controller), json!("10000 requests per day Europe/Berlin"));
+    let shown = controller.ok(&["sql", "SHOW CREATE RESOURCE GROUP shop"]);
+    assert!(shown.contains("QUOTA=10000 REQUESTS PER DAY 'Europe/Berlin'"), "{shown}");
+    controller.ok(&["sql", "ALTER RESOURCE GROUP shop QUOTA = 1 REQUESTS PER MINUTE"]);
+    assert_eq!(quota(&controller), json!("1 request per minute"));
+    let path = controller.path("requests.yaml");
+    let file = "kind: Group\nname: shop\nru_per_sec: 7\nburst: 900\nquota: 7 requests per hour\n";
+    std::fs::write(&path, file).unwrap();
+    controller.ok(&["apply", "-f", path.to_str().unwrap()]);
+    assert_eq!(quota(&controller), json!("7 requests per hour"), "a burst in RU is not above it");
+    controller.kill();
+    controller.again();
+    assert_eq!(quota(&controller), json!("7 requests per hour"), "it is stored");
+    let what_if = ["what-if", "--group", "shop", "--set", "rate=5"];
+    let said = controller.refused(&[&["lab"], &what_if[..]].concat());
+    assert!(said.contains("quota of requests is not replayed") && said.contains("none"), "{said}");
     let said = controller.wrong(&["group", "alter", "shop", "--quota", ""]);
     assert!(said.contains("--quota is empty"), "{said}");
     controller.ok(&["group", "alter", "shop", "--quota", "none"]);
@@ -37,6 +54,10 @@ fn a_quota_is_set_changed_and_taken_away_by_every_way_and_never_by_an_empty_text
         ("1000000000001 per day", "out of range"),
         ("5e6 per day", "an amount such as"),
         ("5 per week", "month"),
+        ("0 requests per day", "1 to 1000000000000"),
+        ("0.5 requests per day", "a whole number"),
+        ("1000000000001 requests per day", "a whole number"),
+        ("5 requests", "10000 requests per day"),
         ("5 per day Berlin", "Europe/Berlin"),
         ("5 per day Mars/Olympus", "an IANA name"),
         ("5", "1000000 per day"),

@@ -163,14 +163,14 @@ impl CellState {
     ) {
         if self.operations.leave(id) {
             self.node.cancel(now, id);
-        } else if let Ok(Ok((_, admitted))) = answer.try_recv() {
-            self.give_back(now, admitted.with(cost));
+        } else if let Ok(Ok((began, admitted))) = answer.try_recv() {
+            self.give_back(now, began, admitted.with(cost));
         }
     }
 
-    /// The operation never ran.
-    pub(crate) fn give_back(&mut self, now: Time, cost: Estimate) {
-        self.node.give_back(now, cost);
+    /// The operation that began at `began`, or a little later, never ran.
+    pub(crate) fn give_back(&mut self, now: Time, began: Time, cost: Estimate) {
+        self.node.give_back(now, began, cost);
         self.close();
     }
 

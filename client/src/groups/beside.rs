@@ -192,7 +192,7 @@ impl Both {
                 let Some(permit) = self.permit(which) else { return };
                 let estimate = permit.estimate();
                 if estimate < room {
-                    self.alone.give_back(now, estimate);
+                    self.alone.give_back(now, now, estimate);
                     permit.cancel();
                 } else {
                     self.settle(permit, estimate.0);

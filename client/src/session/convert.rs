@@ -5,6 +5,7 @@
 
 use tidegate_core::exchange::{Allowance, Ask, Enforcement, Grant, LeaseTerms, Spending};
 use tidegate_core::group::Fallback;
+use tidegate_core::quota::Unit;
 use tidegate_core::units::{Rate, Ru, Span};
 use tidegate_core::usage::{Total, Usage};
 use tidegate_proto::v1;
@@ -59,7 +60,7 @@ pub(crate) fn grant(entry: &v1::GrantEntry) -> Result<Grant, GrantError> {
             ack_now: entry.ack_now,
             scarce: entry.scarce,
             lump_wanted: entry.lump_wanted,
-            allowance: entry.allowance.as_ref().map(|share| of.allowance(share)).transpose()?,
+            allowance: of.share()?,
         })),
         v1::GrantStatus::Unlimited => Ok(Grant::Unlimited {
             ttl: of.span("ttl_us", entry.ttl_us)?,
@@ -108,11 +109,26 @@ pub(crate) fn renew_entry(group: &GroupName, ask: &Ask, proof: &[u8]) -> v1::Ren
         beside_micro_ru: ask.beside.0.clamp(0, Ru::MAX.0),
         ahead_us: ask.ahead.0,
         spending: spending(&ask.spending),
+        requests: requests(&ask.spending),
     }
 }
 
+/// Requests that were begun, for a quota that counts them.
+fn requests(of: &Spending) -> Option<v1::RequestSpending> {
+    (of.window > 0 && of.unit == Unit::Requests).then(|| v1::RequestSpending {
+        window: of.window,
+        used: whole(of.used),
+        ceiling: whole(of.ceiling),
+        offered_rate: of.offered.0.clamp(0, Rate::MAX.0),
+    })
+}
+
+fn whole(requests: Ru) -> u64 {
+    (requests.or_zero().min(Ru::MAX).0 / Unit::REQUEST.0).unsigned_abs()
+}
+
 fn spending(of: &Spending) -> Option<v1::Spending> {
-    (of.window > 0).then(|| v1::Spending {
+    (of.window > 0 && of.unit == Unit::Ru).then(|| v1::Spending {
         window: of.window,
         used_micro_ru: of.used.0.clamp(0, Ru::MAX.0),
         ceiling_micro_ru: of.ceiling.0.clamp(0, Ru::MAX.0),
@@ -160,13 +176,45 @@ impl Fields<'_> {
         Ok(Span(value))
     }
 
-    fn allowance(&self, share: &v1::Allowance) -> Result<Allowance, GrantError> {
-        let windows = [("resets_in_us", share.resets_in_us), ("window_us", share.window_us)];
-        if let Some((field, value)) = windows.into_iter().find(|(_, value)| *value > MAX_WINDOW.0) {
-            return Err(GrantError::Window { group: self.0.group.clone(), field, value });
+    /// The share of a quota, of whichever unit. Requests come last: a controller gives one of both.
+    fn share(&self) -> Result<Option<Allowance>, GrantError> {
+        match (&self.0.requests, &self.0.allowance) {
+            (Some(share), _) => self.requests(share).map(Some),
+            (None, Some(share)) => self.allowance(share).map(Some),
+            (None, None) => Ok(None),
         }
+    }
+
+    fn windows(&self, spans: [(&'static str, u64); 2]) -> Result<(), GrantError> {
+        match spans.into_iter().find(|(_, value)| *value > MAX_WINDOW.0) {
+            Some((field, value)) => Err(GrantError::Window { group: self.0.group.clone(), field, value }),
+            None => Ok(()),
+        }
+    }
+
+    fn requests(&self, share: &v1::RequestAllowance) -> Result<Allowance, GrantError> {
+        self.windows([("resets_in_us", share.resets_in_us), ("window_us", share.window_us)])?;
+        let most = Ru::MAX.0 / Unit::REQUEST.0;
+        let whole = |field, value: u64| {
+            let value = i64::try_from(value).unwrap_or(i64::MAX);
+            in_range(&self.0.group, field, value, most).map(Ru::whole)
+        };
         Ok(Allowance {
             window: share.window,
+            unit: Unit::Requests,
+            ceiling: whole("requests.ceiling", share.ceiling)?,
+            amount: whole("requests.amount", share.amount)?,
+            left: whole("requests.left", share.left)?,
+            resets_in: Span(share.resets_in_us),
+            length: Span(share.window_us),
+        })
+    }
+
+    fn allowance(&self, share: &v1::Allowance) -> Result<Allowance, GrantError> {
+        self.windows([("resets_in_us", share.resets_in_us), ("window_us", share.window_us)])?;
+        Ok(Allowance {
+            window: share.window,
+            unit: Unit::Ru,
             ceiling: self.ru("ceiling_micro_ru", share.ceiling_micro_ru)?,
             amount: self.ru("amount_micro_ru", share.amount_micro_ru)?,
             left: self.ru("left_micro_ru", share.left_micro_ru)?,

@@ -47,7 +47,15 @@ impl Session {
         self.remember(stream, seq, Pending { sent: now, groups });
         stream.last_sent = Some(now);
         let (sent_us, answer_within_us) = (hub.shared.clock.steady().0, answer_within.0);
-        let renew = v1::Renew { seq, entries, reports, node: self.node_stats(), sent_us, answer_within_us };
+        let renew = v1::Renew {
+            seq,
+            entries,
+            reports,
+            node: self.node_stats(),
+            sent_us,
+            answer_within_us,
+            counts_requests: true,
+        };
         send(&stream.outbound, Kind::Renew(renew))
     }
 

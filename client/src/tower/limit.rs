@@ -2,10 +2,10 @@
 //!
 //! By draft-ietf-httpapi-ratelimit-headers-11: each is a List of structured fields (RFC 9651) with one String, the name
 //! of the group, and parameters. `q` is the quota, `qu` its unit, `w` the length of the window, `r` what is left and `t`
-//! the time to the next window. Amounts are whole RU, rounded down; times are seconds, rounded up, so that who comes back
-//! after `t` is not early.
+//! the time to the next window. Amounts are whole RU or requests, rounded down; times are seconds, rounded up, so that who
+//! comes back after `t` is not early.
 //!
-//! What differs: the draft's unit is requests where `qu` is absent, and its registry has no request units, so `qu` says
+//! What differs: the draft's registry has requests, its unit where `qu` is absent, and no request units, so `qu` says
 //! "request-units" all the same. A group with a rate alone has no fields: a node is leased a part of the rate, which
 //! changes by the second, and does not know the rate itself, so that any `q` and `r` would be made up.
 
@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tidegate_core::node::QuotaLeft;
+use tidegate_core::quota::Unit;
 use tidegate_core::units::{MICRO, Ru, Span};
 
 use super::reply::whole;
@@ -33,9 +34,13 @@ pub(super) fn write(
     quota: &QuotaLeft,
     retry_after: Option<Duration>,
 ) {
-    let QuotaLeft { amount, left, resets_in, length } = *quota;
-    let (amount, left, resets_in) = (whole_ru(amount), whole_ru(left), seconds(resets_in));
-    let mut policy = format!("\"{group}\";q={amount};qu=\"request-units\"");
+    let QuotaLeft { unit, amount, left, resets_in, length } = *quota;
+    let (amount, left, resets_in) = (whole_units(amount), whole_units(left), seconds(resets_in));
+    let unit = match unit {
+        Unit::Ru => "request-units",
+        Unit::Requests => "requests",
+    };
+    let mut policy = format!("\"{group}\";q={amount};qu=\"{unit}\"");
     if length > Span(0) {
         policy.push_str(&format!(";w={}", seconds(length)));
     }
@@ -54,7 +59,7 @@ pub(super) fn write(
 /// Nanoseconds in a second.
 const NS: u128 = 1_000_000_000;
 
-fn whole_ru(amount: Ru) -> i64 {
+fn whole_units(amount: Ru) -> i64 {
     amount.or_zero().0 / MICRO
 }
 
@@ -80,10 +85,13 @@ mod tests {
             left: Ru(999_999),
             resets_in: Span(2_000_001),
             length: second,
+            ..QuotaLeft::default()
         };
         let [policy, limit] = written(&quota, None);
         assert_eq!(policy, r#""a.b-c_9";q=7;qu="request-units";w=1"#);
         assert_eq!(limit, r#""a.b-c_9";r=0;t=3"#);
+        let requests = QuotaLeft { unit: Unit::Requests, ..quota };
+        assert_eq!(written(&requests, None)[0], r#""a.b-c_9";q=7;qu="requests";w=1"#);
         let most = QuotaLeft { amount: Ru::MAX, left: Ru::MAX, ..quota };
         let digits = written(&most, None).map(|field| field.matches(char::is_numeric).count());
         assert!(digits.iter().all(|digits| *digits <= 1 + 15 + 1), "an Integer has 15 digits: {digits:?}");

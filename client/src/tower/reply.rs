@@ -136,6 +136,8 @@ pub(super) fn whole(pause: Duration, unit_ns: u128) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_core::quota::Unit;
+
     use super::*;
     use crate::names::GroupName;
 
@@ -145,7 +147,12 @@ mod tests {
         [
             (Refused::Throttled { group: group.clone(), retry_after }, 429, 8, Some("2")),
             (Refused::Unavailable { group: group.clone(), retry_after: Duration::ZERO }, 503, 14, Some("1")),
-            (Refused::QuotaUsedUp { group: group.clone(), resets_in: retry_after }, 429, 8, Some("2")),
+            (
+                Refused::QuotaUsedUp { group: group.clone(), unit: Unit::Requests, resets_in: retry_after },
+                429,
+                8,
+                Some("2"),
+            ),
             (Refused::TooManyWaiters { group: group.clone(), limit: 5 }, 429, 8, Some("1")),
             (Refused::NeverFits { group: group.clone(), cost: Ru(2), max: Ru(1) }, 422, 11, None),
             (Refused::UnknownGroup { group: group.clone() }, 403, 7, None),

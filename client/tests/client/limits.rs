@@ -7,7 +7,7 @@ use axum::serve::Listener;
 use axum::{Extension, Router};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use tidegate_client::tower::{Estimate, GovernLayer, UsageRecorder};
-use tidegate_client::{Client, LeaseState, Ru, Usage};
+use tidegate_client::{Client, LeaseState, QuotaUnit, Ru, Usage};
 use tidegate_core::group::GroupSpec;
 use tidegate_core::units::{Rate, Span};
 use tidegate_proto::v1;
@@ -171,6 +171,51 @@ async fn each_answer_says_what_is_left_of_a_quota_until_it_is_used_up_and_begins
     let (r, t) = limit(&headers);
     assert_eq!(r, 7);
     assert!((50..=60).contains(&t.unwrap()), "{headers:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_of_requests_says_so_and_counts_each_whatever_it_costs() {
+    let fake = Fake::new();
+    let client = client(&fake, GroupSpec { quota_unit: QuotaUnit::Requests, ..quota(3) }).await;
+    fake.open_quota("default", Span::secs(40), MINUTE);
+    client.resolve("", "").await.unwrap();
+    let server = Server::start(routes(GovernLayer::new(client.clone())));
+    for (path, left) in [("/3", 2), ("/7", 1), ("/3", 0)] {
+        let (status, headers) = server.get(path).await;
+        assert_eq!(status, StatusCode::OK);
+        let policy = one(&headers, "ratelimit-policy");
+        let unit = Value::String("requests".to_owned());
+        let expected = [("q", Value::Integer(3)), ("qu", unit), ("w", Value::Integer(60))];
+        assert_eq!(policy.parameters, expected.map(|(key, value)| (key.to_owned(), value)));
+        assert_eq!(limit(&headers).0, left);
+    }
+    let quota = client.resolve_now("", "").unwrap().quota_left().unwrap();
+    assert_eq!((quota.unit, quota.amount, quota.left), (QuotaUnit::Requests, Ru::whole(3), Ru::ZERO));
+    let (status, headers) = server.get("/3").await;
+    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
+    let pause: i64 = headers["retry-after"].to_str().unwrap().parse().unwrap();
+    assert_eq!(limit(&headers), (0, Some(pause)), "{headers:?}");
+    let refused = client.resolve_now("", "").unwrap().try_acquire(Ru::ZERO).unwrap_err().to_string();
+    assert!(refused.contains("has used up its quota of requests"), "{refused}");
+}
+
+/// The quota counts when an operation begins, and what never ran is given back.
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_request_can_begin_again() {
+    let fake = Fake::new();
+    let client = client(&fake, GroupSpec { quota_unit: QuotaUnit::Requests, ..quota(2) }).await;
+    fake.open_quota("default", Span::secs(40), MINUTE);
+    let group = client.resolve("", "").await.unwrap();
+    let patience = Duration::from_secs(5);
+    group.acquire(Ru::ZERO, patience).await.unwrap().settle(&Usage::default());
+    // Its clock ticks: what began in the moment in which the share came is never given back.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    for _ in 0..5 {
+        group.acquire(Ru::whole(1), patience).await.unwrap().cancel();
+    }
+    group.acquire(Ru::whole(1), patience).await.unwrap().into_owned().settle(&Usage::default());
+    let refused = group.acquire(Ru::ZERO, patience).await.unwrap_err().to_string();
+    assert!(refused.contains("quota of requests"), "{refused}");
 }
 
 #[tokio::test(start_paused = true)]

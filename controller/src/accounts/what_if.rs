@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use tidegate_core::group::{GroupId, Policy};
+use tidegate_core::quota::Unit;
 use tidegate_core::replay::{
     Budget, Comparison, Counted, MOST_SAMPLES, Outcome, Outcomes, Record, RecordError, ReplayError, Settings,
     Shape, Windows, compare,
@@ -162,7 +163,7 @@ fn answer(points: &[Point], record: &Record, asked: &Asked, compared: &Compariso
 /// What a group is held to, what it would be, and which wait is bearable.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// `None` without a limit.
+    /// `None` without a limit, and under a quota of requests.
     pub current: Option<Settings>,
     /// The group with the proposed fields.
     pub proposed: Settings,
@@ -207,6 +208,14 @@ impl Asked {
         patience: Option<Span>,
         bearable: Option<Span>,
     ) -> Result<Self, AdminError> {
+        let counts_requests = |definition: &Definition| {
+            definition.quota.as_ref().is_some_and(|quota| quota.unit == Unit::Requests)
+        };
+        if counts_requests(after) {
+            let message = "a quota of requests is not replayed, because what is recorded is RU; write \"none\" to replay the \
+                           rate alone, or a quota of RU";
+            return Err(AdminError::invalid("quota", message));
+        }
         let settings = |definition: &Definition| -> Result<_, AdminError> {
             let (spec, quota) = (definition.spec(None), None);
             let patience = patience.or(definition.max_wait).unwrap_or(PATIENCE);
@@ -218,7 +227,7 @@ impl Asked {
             AdminError::invalid("ru_per_sec", message)
         })?;
         Ok(Self {
-            current: settings(before)?,
+            current: settings(before)?.filter(|_| !counts_requests(before)),
             proposed,
             bearable: bearable.unwrap_or(BEARABLE),
             quotas: [before.quota.clone(), after.quota.clone()],

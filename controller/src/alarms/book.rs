@@ -218,6 +218,9 @@ impl Thresholds {
             Facts::Waiting { waiting, backlog, refused, .. } => {
                 *waiting > 0 || backlog.is_positive() || *refused > 0
             }
+            Facts::Quota { unit, amount, used, .. } if kind == Kind::QuotaSpent && !is_open => {
+                unit.is_spent(*used, *amount)
+            }
             Facts::Quota { amount, used, .. } if kind == Kind::QuotaSpent => {
                 reaches(*used, *amount, percent(SPENT_PERCENT))
             }

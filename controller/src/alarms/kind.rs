@@ -1,5 +1,6 @@
 //! What an alarm can be about, and what is known of it when it holds.
 
+use tidegate_core::quota::Unit;
 use tidegate_core::units::{Rate, Ru, Span};
 
 /// Kinds of alarms.
@@ -92,9 +93,11 @@ pub enum Facts {
     },
     /// Of a group with a quota.
     Quota {
-        /// RU of the window.
+        /// What is counted.
+        unit: Unit,
+        /// Of the window.
         amount: Ru,
-        /// RU that are used, or lost with nodes that are gone.
+        /// Used, or lost with nodes that are gone.
         used: Ru,
         /// Time to the next window.
         resets_in: Span,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tidegate_console::present::{GroupNow, Present};
 use tidegate_console::why::Why;
 use tidegate_core::group::GroupId;
+use tidegate_core::quota::QuotaView;
 use tidegate_core::units::Rate;
 
 use super::kind::{Facts, Key, Seen};
@@ -117,7 +118,8 @@ fn quotas(service: &Service, seen: &mut Vec<Seen>) {
         let quota = Waits(&state.leasing).quota(id, service.clock().now());
         seen.extend(name.zip(quota).map(|(name, quota)| {
             let used = quota.used + quota.lost;
-            let facts = Facts::Quota { amount: quota.amount, used, resets_in: quota.resets_in };
+            let QuotaView { unit, amount, resets_in, .. } = quota;
+            let facts = Facts::Quota { unit, amount, used, resets_in };
             Seen { group: name.to_string(), facts }
         }));
     });

@@ -4,6 +4,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::{Value, json};
 use sha2::Sha256;
 use tidegate_console::why::Why;
+use tidegate_core::quota::Unit;
 
 use super::book::Event;
 use super::kind::{Facts, Kind};
@@ -65,10 +66,11 @@ pub(super) fn text(kind: Kind, group: &str, facts: &Facts) -> String {
         Facts::Waiting { waiting, .. } => {
             format!("group {group}: operations wait or are refused ({waiting} wait)")
         }
-        Facts::Quota { amount, used, resets_in } => {
+        Facts::Quota { unit, amount, used, resets_in } => {
             let word = if kind == Kind::QuotaSpent { "is used up" } else { "is nearly used up" };
+            let (used, amount, unit) = (used.number(), amount.number(), unit.as_str());
             format!(
-                "group {group}: its quota {word} ({used} of {amount}; the next window begins in {resets_in})"
+                "group {group}: its quota {word} ({used} of {amount} {unit}; the next window begins in {resets_in})"
             )
         }
         Facts::Recovery { left } => format!("the controller recovers from an unclean stop for up to {left}"),
@@ -94,9 +96,14 @@ fn values(facts: &Facts) -> Value {
             "demand_ru_per_sec": rate_text(*demand),
             "leased_ru_per_sec": rate_text(*leased),
         }),
-        Facts::Quota { amount, used, resets_in } => json!({
+        Facts::Quota { unit: Unit::Ru, amount, used, resets_in } => json!({
             "amount_ru": amount_text(*amount),
             "used_ru": amount_text(*used),
+            "resets_in_us": resets_in.0,
+        }),
+        Facts::Quota { unit: Unit::Requests, amount, used, resets_in } => json!({
+            "amount_requests": amount_text(*amount),
+            "used_requests": amount_text(*used),
             "resets_in_us": resets_in.0,
         }),
         Facts::Recovery { left } => json!({"left_us": left.0}),

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use tidegate_core::group::{Burstable, Fallback, GroupId, GroupSpec, Policy, Priority};
+use tidegate_core::quota::Unit;
 use tidegate_core::units::{Rate, Ru, Span};
 
 use crate::definitions::group_fields::{
@@ -224,7 +225,7 @@ impl Definition {
 
     /// Whether both are the same to leases: the core enforces the same, below the same group.
     pub(crate) fn is_enforced_as(&self, other: &Self) -> bool {
-        // The core knows the amount of a quota, and nothing of its calendar.
+        // The core knows amount and unit of a quota, and nothing of its calendar.
         let same_quota = self.quota == other.quota;
         self.parent == other.parent && same_quota && self.spec(None) == other.spec(None)
     }
@@ -252,6 +253,7 @@ impl Definition {
             shadow: self.shadow,
             policy: self.policy,
             quota: self.quota.as_ref().map(|quota| quota.amount),
+            quota_unit: self.quota.as_ref().map(|quota| quota.unit).unwrap_or_default(),
         }
     }
 
@@ -324,7 +326,7 @@ fn quota(text: &v1::Group, burst: Option<Ru>, fallback: Fallback) -> Result<Opti
     if fallback == Fallback::Unlimited {
         return Err(AdminError::invalid("fallback", UNLIMITED_BESIDE_QUOTA));
     }
-    if let Some(burst) = burst.filter(|burst| *burst > quota.amount) {
+    if let Some(burst) = burst.filter(|burst| quota.unit == Unit::Ru && *burst > quota.amount) {
         let message = format!(
             "{burst} is above the quota, {}: no operation can be as large; write {} or less, or \"default\"",
             quota.amount, quota.amount

@@ -186,8 +186,8 @@ static FIELDS: &[Field] = &[
     field!(
         quota,
         Takes::Quota,
-        "RU of each window of a calendar, such as 1000000 per day Europe/Berlin; or none",
-        "a quota such as \"1000000 per day\", or \"none\""
+        "RU or requests of each window of a calendar, such as 1000000 per day Europe/Berlin or 500 requests per hour; or none",
+        "a quota such as \"1000000 per day\" or \"500 requests per hour\", or \"none\""
     ),
 ];
 

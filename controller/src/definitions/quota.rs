@@ -10,6 +10,7 @@ use std::sync::LazyLock;
 use jiff::Timestamp;
 use jiff::civil::{Date, Time};
 use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
+use tidegate_core::quota::Unit;
 use tidegate_core::units::Ru;
 
 use crate::quantity::{QuantityError, amount_text, cut, parse_amount};
@@ -20,11 +21,16 @@ static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundl
 /// Zones without a place: in their names the sign is the opposite of what people write, so they are never a hint.
 const PLACELESS: &str = "Etc/";
 
+/// Most requests of a quota: as many as RU.
+const MOST_REQUESTS: i64 = Ru::MAX.0 / Unit::REQUEST.0;
+
 /// An amount for each window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// RU that may be used in a window.
+    /// What may be used in a window, in its unit.
     pub amount: Ru,
+    /// What it counts.
+    pub unit: Unit,
     /// The length of the windows.
     pub per: Period,
     /// The zone whose calendar has them.
@@ -53,7 +59,8 @@ pub struct Zone(TimeZone);
 pub enum QuotaError {
     /// The text has another form.
     #[error(
-        "{text:?} is no quota such as \"1000000 per day\" or \"5000 per hour Europe/Berlin\"; \"none\" takes it away"
+        "{text:?} is no quota such as \"1000000 per day\", \"5000 per hour Europe/Berlin\" or \"10000 requests per day\"; \
+         \"none\" takes it away"
     )]
     Malformed {
         /// The text, cut to a readable length.
@@ -65,6 +72,15 @@ pub enum QuotaError {
     /// Nothing could ever run.
     #[error("0 RU is out of range: 0.000001 RU or more; \"none\" takes the quota away")]
     Zero,
+    /// The same of requests.
+    #[error("0 requests are out of range: 1 to {MOST_REQUESTS}; \"none\" takes the quota away")]
+    NoRequests,
+    /// Nobody can begin a part of a request, or so many.
+    #[error("{text:?} is no number of requests: write a whole number from 1 to {MOST_REQUESTS}")]
+    Requests {
+        /// The text.
+        text: String,
+    },
     /// There are no such windows.
     #[error("{text:?} is none of \"minute\", \"hour\", \"day\", \"month\"")]
     Period {
@@ -82,7 +98,7 @@ pub enum QuotaError {
 }
 
 impl Quota {
-    /// Reads `AMOUNT per PERIOD`, with a zone behind it unless that is UTC.
+    /// Reads `AMOUNT per PERIOD`, with a zone behind it unless that is UTC. The amount is RU, or a number of `requests`.
     pub fn parse(text: &str) -> Result<Self, QuotaError> {
         let malformed = || QuotaError::Malformed { text: cut(text) };
         let words: Vec<&str> = text.split_whitespace().collect();
@@ -93,11 +109,8 @@ impl Quota {
             [per, zone] => (Period::parse(per)?, Zone::parse(zone)?),
             _ => return Err(malformed()),
         };
-        let amount = parse_amount(&amount.join(" "))?;
-        if !amount.is_positive() {
-            return Err(QuotaError::Zero);
-        }
-        Ok(Self { amount, per, zone })
+        let (unit, amount) = counted(amount)?;
+        Ok(Self { amount, unit, per, zone })
     }
 
     /// The first second after `unix_s` at which a window begins. Beyond the year 9999, where the calendar ends, windows
@@ -127,8 +140,32 @@ impl Quota {
 
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} per {}", amount_text(self.amount), self.per.as_str())?;
+        let unit = match self.unit {
+            Unit::Ru => "",
+            Unit::Requests if self.amount == Unit::REQUEST => " request",
+            Unit::Requests => " requests",
+        };
+        write!(f, "{}{unit} per {}", amount_text(self.amount), self.per.as_str())?;
         if self.zone == Zone::utc() { Ok(()) } else { write!(f, " {}", self.zone.name()) }
+    }
+}
+
+/// Reads an amount, with its unit unless that is RU.
+fn counted(words: &[&str]) -> Result<(Unit, Ru), QuotaError> {
+    let text = words.join(" ");
+    // The unit may stand at the number, as that of RU may.
+    let letters = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic()).len();
+    let (number, unit) = text.split_at_checked(letters).unwrap_or((&text, ""));
+    if !["request", "requests"].into_iter().any(|word| unit.eq_ignore_ascii_case(word)) {
+        let amount = parse_amount(&text)?;
+        return if amount.is_positive() { Ok((Unit::Ru, amount)) } else { Err(QuotaError::Zero) };
+    }
+    let digits = number.trim_end();
+    let whole = digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten();
+    match whole {
+        Some(0) => Err(QuotaError::NoRequests),
+        Some(number @ 1..=MOST_REQUESTS) => Ok((Unit::Requests, Ru::whole(number))),
+        _ => Err(QuotaError::Requests { text: cut(&text) }),
     }
 }
 
@@ -266,12 +303,17 @@ mod tests {
             // A second name of the same zone stays what was written.
             ("1 per day Asia/Calcutta", "1 per day Asia/Calcutta"),
             ("1 per day Etc/GMT+2", "1 per day Etc/GMT+2"),
+            ("10000 requests per day europe/berlin", "10000 requests per day Europe/Berlin"),
+            (" 007Requests  PER Minute", "7 requests per minute"),
+            ("1 requests per month UTC", "1 request per month"),
+            ("1000000000000 requests per hour", "1000000000000 requests per hour"),
         ] {
             let quota = Quota::parse(text).unwrap();
             assert_eq!(quota.to_string(), printed);
             assert_eq!(Quota::parse(printed), Ok(quota));
         }
         assert_ne!(quota("1 per day Asia/Calcutta"), quota("1 per day Asia/Kolkata"));
+        assert_ne!(quota("5 per day"), quota("5 requests per day"));
     }
 
     #[test]
@@ -290,6 +332,17 @@ mod tests {
             ("5e6 per day", "an amount such as"),
             ("1000000000000.000001 per day", "out of range"),
             ("5 per day per day", "1000000 per day"),
+            ("0 requests per day", "1 to 1000000000000; \"none\" takes the quota away"),
+            ("0.5 requests per day", "a whole number from 1 to 1000000000000"),
+            ("-5 requests per day", "a whole number from 1"),
+            ("+5 requests per day", "a whole number from 1"),
+            ("5e3 requests per day", "a whole number from 1"),
+            ("requests per day", "a whole number from 1"),
+            ("1000000000001 requests per day", "a whole number from 1"),
+            ("99999999999999999999999 requests per day", "a whole number from 1"),
+            ("5 RU requests per day", "a whole number from 1"),
+            ("5 request RU per day", "an amount such as"),
+            ("5 queries per day", "an amount such as"),
             ("5 per week", "\"month\""),
             ("5 per days", "\"day\""),
             ("5 per day berlin", "such as Europe/Berlin"),
@@ -376,7 +429,7 @@ mod tests {
         let last = 253_402_300_799;
         for zone in ["UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago", "Europe/Berlin"] {
             for per in Period::ALL {
-                let quota = Quota { amount: Ru(1), per, zone: Zone::parse(zone).unwrap() };
+                let quota = Quota { amount: Ru(1), unit: Unit::Ru, per, zone: Zone::parse(zone).unwrap() };
                 assert!(quota.window_end(0) > 0);
                 // Past the end of the calendar and up to it, in steps that miss no window.
                 let mut before = 0;
@@ -406,7 +459,7 @@ mod tests {
         ) {
             let names: Vec<_> = ZONES.available().map(|name| name.to_string()).collect();
             let name: &String = zone.get(&names);
-            let quota = Quota { amount: Ru(1), per, zone: Zone::parse(name).unwrap() };
+            let quota = Quota { amount: Ru(1), unit: Unit::Ru, per, zone: Zone::parse(name).unwrap() };
             let end = quota.window_end(from);
             prop_assert!(end > from);
             let within = from + part.index(usize::try_from(end - from).unwrap()) as u64;
@@ -424,7 +477,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_read_or_refused(text in "[0-9. a-zA-Z/_+-]{0,40}|[0-9.]{1,14} per [a-z]{3,6} [A-Za-z/_]{0,20}") {
+        fn any_text_is_read_or_refused(text in "[0-9. a-zA-Z/_+-]{0,40}|[0-9.]{1,14}( requests?)? per [a-z]{3,6} [A-Za-z/_]{0,20}") {
             if let Ok(quota) = Quota::parse(&text) {
                 prop_assert_eq!(Quota::parse(&quota.to_string()), Ok(quota));
             }

@@ -5,6 +5,7 @@
 
 use tidegate_core::exchange::{Allowance, Ask, Enforcement, Grant, Held, LeaseTerms, Spending};
 use tidegate_core::group::Fallback;
+use tidegate_core::quota::Unit;
 use tidegate_core::units::{Rate, Ru, Span, Time};
 use tidegate_core::usage::{Total, Usage};
 use tidegate_core::waited::{LENGTHS, Waited};
@@ -48,6 +49,7 @@ pub(crate) fn renew(message: v1::Renew) -> Result<RenewIn, MessageError> {
         // Older nodes send neither; a wrong value harms nobody else.
         sent: (message.answer_within_us > 0)
             .then_some(Sent { at: Time(message.sent_us), answer_within: Span(message.answer_within_us) }),
+        counts_requests: message.counts_requests,
     })
 }
 
@@ -140,7 +142,27 @@ fn ask(entry: &v1::RenewEntry) -> Result<Ask, String> {
         steady: rate("steady_rate", entry.steady_rate)?,
         beside: amount("beside_micro_ru", entry.beside_micro_ru)?,
         ahead: Span(entry.ahead_us),
-        spending: entry.spending.as_ref().map_or(Ok(Spending::default()), spending)?,
+        spending: match (&entry.requests, &entry.spending) {
+            (Some(of), _) => requests(of)?,
+            (None, Some(of)) => spending(of)?,
+            (None, None) => Spending::default(),
+        },
+    })
+}
+
+/// Begun of a quota of requests.
+fn requests(of: &v1::RequestSpending) -> Result<Spending, String> {
+    let most = Ru::MAX.0 / Unit::REQUEST.0;
+    let whole = |field: &'static str, value: u64| {
+        let requests = i64::try_from(value).ok().filter(|value| *value <= most).map(Ru::whole);
+        requests.ok_or_else(|| format!("{field}: {value} is out of range: 0 to {most}"))
+    };
+    Ok(Spending {
+        window: of.window,
+        used: whole("requests.used", of.used)?,
+        ceiling: whole("requests.ceiling", of.ceiling)?,
+        unit: Unit::Requests,
+        offered: rate("requests.offered_rate", of.offered_rate)?,
     })
 }
 
@@ -149,6 +171,7 @@ fn spending(of: &v1::Spending) -> Result<Spending, String> {
         window: of.window,
         used: amount("used_micro_ru", of.used_micro_ru)?,
         ceiling: amount("ceiling_micro_ru", of.ceiling_micro_ru)?,
+        ..Spending::default()
     })
 }
 
@@ -298,6 +321,7 @@ fn leased(terms: &LeaseTerms) -> v1::GrantEntry {
         enforcement: Enforcement { shadow, paced },
         allowance,
     } = *terms;
+    let of = |unit| allowance.filter(|share| share.unit == unit);
     v1::GrantEntry {
         status: v1::GrantStatus::Leased.into(),
         rate: rate.0,
@@ -316,7 +340,8 @@ fn leased(terms: &LeaseTerms) -> v1::GrantEntry {
         lump_wanted,
         shadow,
         paced,
-        allowance: allowance.map(|share| Box::new(allowance_out(share))),
+        allowance: of(Unit::Ru).map(|share| Box::new(allowance_out(share))),
+        requests: of(Unit::Requests).map(|share| Box::new(requests_out(share))),
         ..v1::GrantEntry::default()
     }
 }
@@ -327,6 +352,19 @@ fn allowance_out(share: Allowance) -> v1::Allowance {
         ceiling_micro_ru: share.ceiling.0,
         amount_micro_ru: share.amount.0,
         left_micro_ru: share.left.0,
+        resets_in_us: share.resets_in.0,
+        window_us: share.length.0,
+    }
+}
+
+/// Whole requests: nobody can begin a part of one.
+fn requests_out(share: Allowance) -> v1::RequestAllowance {
+    let whole = |amount: Ru| (amount.or_zero().0 / Unit::REQUEST.0).unsigned_abs();
+    v1::RequestAllowance {
+        window: share.window,
+        ceiling: whole(share.ceiling),
+        amount: whole(share.amount),
+        left: whole(share.left),
         resets_in_us: share.resets_in.0,
         window_us: share.length.0,
     }

@@ -118,6 +118,7 @@ impl Leasing {
             prover: Prover::new(&key),
             fence,
             shed: Shed::default(),
+            uncounted: Shed::default(),
         })
     }
 

@@ -56,6 +56,8 @@ pub(crate) struct Leasing {
     prover: Prover,
     fence: Fence,
     shed: Shed,
+    /// Renewals of nodes that do not count what a quota counts.
+    uncounted: Shed,
 }
 
 /// The calls of adapters.

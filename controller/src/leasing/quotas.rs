@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use tidegate_core::engine::Engine;
 use tidegate_core::group::GroupId;
-use tidegate_core::quota::{Opening, QuotaView, window_number};
+use tidegate_core::quota::{Opening, QuotaView, Unit, window_number};
 use tidegate_core::units::{MICRO, Ru, Span, Time};
 
 use crate::definitions::catalog::Catalog;
@@ -51,10 +51,10 @@ struct Window {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StoredWindow {
     id: u32,
-    /// Period and zone.
+    /// What it counts, unless that is RU, period and zone.
     calendar: String,
     ends_unix_s: u64,
-    /// Micro-RU: granted at most, used at least, and granted at most of the next window.
+    /// Millionths: granted at most, used at least, and granted at most of the next window.
     mark: i64,
     used: i64,
     next: i64,
@@ -95,7 +95,20 @@ impl Taken {
 }
 
 fn calendar(quota: &Quota) -> String {
-    format!("{} {}", quota.per.as_str(), quota.zone.name())
+    let unit = match quota.unit {
+        // As it was when there was no other.
+        Unit::Ru => "",
+        Unit::Requests => REQUESTS,
+    };
+    format!("{unit}{} {}", quota.per.as_str(), quota.zone.name())
+}
+
+/// Before the calendar of a quota of requests, whose rows must not be taken for RU.
+const REQUESTS: &str = "requests per ";
+
+/// What a row of this calendar counts.
+fn unit_of(calendar: &str) -> Unit {
+    if calendar.starts_with(REQUESTS) { Unit::Requests } else { Unit::Ru }
 }
 
 /// The end of the window after the present one: no window is kept open for longer.
@@ -119,7 +132,7 @@ fn next_id(newest: u32, unix_s: u64) -> u32 {
 
 /// The mark with which a window of a group begins.
 fn first_mark(engine: &Engine, group: GroupId, quota: &Quota) -> Ru {
-    QuotaView::first_mark(quota.amount, engine.limit(group).unwrap_or_default())
+    QuotaView::first_mark(quota.unit, quota.amount, engine.limit(group).unwrap_or_default())
 }
 
 impl Quotas {
@@ -302,12 +315,17 @@ impl Window {
     }
 
     /// Goes on with a window on disk; if it has ended, with one in which the mark of the next may have been granted. If
-    /// it was of another calendar, another begins, in which counts what nodes may still use of that one.
+    /// it was of another calendar, another begins, in which counts what nodes may still use of that one, unless that is of
+    /// another unit.
     fn resume(&mut self, now: Time, unix_us: u64, group: GroupId, row: &StoredWindow, engine: &mut Engine) {
         let unix_s = seconds(unix_us);
         let is_open = row.ends_unix_s > unix_s;
         let goes_on = is_open && row.calendar == calendar(&self.quota);
-        let (mark, used) = if is_open { (Ru(row.mark), Ru(row.used)) } else { (Ru(row.next), Ru::ZERO) };
+        let (mark, used) = match (unit_of(&row.calendar) == self.quota.unit, is_open) {
+            (false, _) => (Ru::ZERO, Ru::ZERO),
+            (true, true) => (Ru(row.mark), Ru(row.used)),
+            (true, false) => (Ru(row.next), Ru::ZERO),
+        };
         let granted = if goes_on { mark } else { (mark - used).or_zero() };
         self.ends_unix_s = if goes_on {
             row.ends_unix_s.min(latest_end(&self.quota, unix_s))

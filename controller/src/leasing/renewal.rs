@@ -6,6 +6,7 @@
 use tidegate_core::exchange::{Ask, Grant, Held};
 use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::ledger::Reported;
+use tidegate_core::quota::Unit;
 use tidegate_core::units::{Ru, Span, Time};
 use tidegate_core::usage::Total;
 
@@ -30,6 +31,8 @@ pub struct RenewIn {
     pub node: Option<NodeStats>,
     /// When it was sent, if the node said so.
     pub sent: Option<Sent>,
+    /// Whether the node counts requests. Nodes of builds before quotas of requests do not say so.
+    pub counts_requests: bool,
 }
 
 /// When a renewal was sent, and how long the node waits.
@@ -117,6 +120,7 @@ struct Caller {
     name: String,
     incarnation: u64,
     seq: u64,
+    counts_requests: bool,
 }
 
 /// Why a report was not counted.
@@ -160,7 +164,8 @@ impl LeasingCalls<'_> {
         known.messages = known.messages.saturating_add(1);
         known.node = request.node.unwrap_or(known.node);
         let (name, incarnation) = (known.name.clone(), known.number);
-        let caller = Caller { client, name, incarnation, seq: request.seq };
+        let counts_requests = request.counts_requests;
+        let caller = Caller { client, name, incarnation, seq: request.seq, counts_requests };
         let refused = self.count_all(&mut state, &caller, &request.reports, now, unix_us);
         let shed = self.is_too_late(&mut state, client, now, &request);
         let considered = if shed { Vec::new() } else { request.entries };
@@ -221,7 +226,7 @@ impl LeasingCalls<'_> {
         }
         let known = state.leasing.clients.get(client)?;
         let (name, incarnation) = (known.name.clone(), known.number);
-        let caller = Caller { client, name, incarnation, seq };
+        let caller = Caller { client, name, incarnation, seq, counts_requests: false };
         let refused = self.count_all(&mut state, &caller, reports, now, unix_us);
         state.leasing.counted(client, seq);
         state.leasing.engine.release(now, client);
@@ -336,6 +341,9 @@ impl LeasingCalls<'_> {
             self.service.metrics.granted("unknown_group");
             return Some(Answer::Grant(Grant::UnknownGroup, Vec::new()));
         }
+        if let Some(message) = self.counts_too_little(state, caller, &entry.group, id, now) {
+            return Some(Answer::Refused(message));
+        }
         let held = match state.leasing.engine.group_recovering_until(id).since(now).0 {
             0 => None,
             _ => self.held(&state.leasing, caller, id, ask, proof, unix_us),
@@ -348,6 +356,35 @@ impl LeasingCalls<'_> {
         self.service.metrics.granted(status(&grant));
         let proof = state.leasing.sign(caller, id, ask, &grant, unix_us);
         Some(Answer::Grant(grant, proof))
+    }
+
+    /// Why a node gets nothing of a group whose quota counts what the node does not know of. A lease would let it use the
+    /// rate, and the quota would not hold.
+    fn counts_too_little(
+        &self,
+        state: &mut State,
+        caller: &Caller,
+        group: &str,
+        id: GroupId,
+        now: Time,
+    ) -> Option<String> {
+        let unit = state.leasing.engine.quota_unit(id);
+        if caller.counts_requests || unit != Some(Unit::Requests) {
+            return None;
+        }
+        self.service.metrics.refuse("counts_no_requests");
+        self.service.metrics.granted("refused");
+        let client = caller.name.as_str();
+        if let Some(renewals) = state.leasing.uncounted.add(now, 1) {
+            tracing::warn!(
+                client, %group, renewals,
+                "a node of a build before quotas of requests gets nothing of a group with one: upgrade the node"
+            );
+        }
+        Some(format!(
+            "group {group} counts in a quota of requests, and node {client} is of a build that cannot count them: upgrade \
+             the node, or take the quota away"
+        ))
     }
 
     /// The holding from before an unclean stop that the node proves.

@@ -253,7 +253,8 @@ fn of_group(takes: Takes) -> Value {
         Takes::Text(most) => json!({"maxLength": most, "pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f]*$"}),
         Takes::Quota => {
             let zone = "( [A-Za-z0-9_+/-]+)?";
-            json!({"pattern": format!("^({AMOUNT} per (minute|hour|day|month){zone}|{NONE})?$")})
+            let amount = format!("({AMOUNT}|[1-9][0-9]{{0,12}} requests?)");
+            json!({"pattern": format!("^({amount} per (minute|hour|day|month){zone}|{NONE})?$")})
         }
         Takes::Policy => {
             let period = r"\(([0-9]+(\.[0-9]+)?)(ms|s|m|h)(, ?[0-9]{1,3})?\)";

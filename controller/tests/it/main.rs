@@ -72,6 +72,8 @@ mod recovery;
 #[cfg(test)]
 mod replays;
 #[cfg(test)]
+mod requests;
+#[cfg(test)]
 mod rest;
 #[cfg(test)]
 mod retired;

@@ -27,6 +27,7 @@ pub use renewal::Heard;
 
 use crate::demand::Demand;
 use crate::group::Fallback;
+use crate::quota::Unit;
 use crate::units::{Rate, Ru, Span, Time};
 use crate::usage::{Consumption, Total};
 use crate::waited::Unreported;
@@ -94,6 +95,8 @@ pub enum Refusal {
     UnknownGroup,
     /// The group's quota is used up, or has less left than this operation costs.
     QuotaUsedUp {
+        /// What the quota counts.
+        unit: Unit,
         /// Time to the next window.
         resets_in: Span,
     },
@@ -182,13 +185,17 @@ impl NodeGroup {
     pub fn try_acquire(&mut self, now: Time, cost: Ru) -> Result<Admitted, Refusal> {
         let cost = cost.or_zero();
         self.arrive(now, cost);
+        self.quota.arrive(now);
         if let Some(from) = self.turns().admits(cost) {
             self.start(now, cost, from);
             return Ok(Admitted::Paid);
         }
-        self.consumption.throttled += 1;
         self.renewal.press();
-        if self.budget.right().is_shadow() { Ok(Admitted::Over) } else { Err(self.refusal(now, cost)) }
+        if self.budget.right().is_shadow() {
+            return Ok(self.start_over());
+        }
+        self.consumption.throttled += 1;
+        Err(self.refusal(now, cost))
     }
 
     /// Whether `try_acquire` would take `cost` now. It spends nothing and does not count as demand.
@@ -227,14 +234,14 @@ impl NodeGroup {
     fn enter(&mut self, now: Time, waiter: Waiter) -> Result<Acquired, Refusal> {
         let Waiter { cost, deadline, .. } = waiter;
         self.arrive(now, cost);
+        self.quota.arrive(now);
         if let Some(from) = self.turns().admits(cost) {
             self.start(now, cost, from);
             return Ok(Acquired::Now(Admitted::Paid));
         }
         self.renewal.press();
         if self.budget.right().is_shadow() {
-            self.consumption.throttled += 1;
-            return Ok(Acquired::Now(Admitted::Over));
+            return Ok(Acquired::Now(self.start_over()));
         }
         let large = self.turns().is_large(cost);
         if large && self.turns().waits_for_lump().is_none() {
@@ -247,7 +254,7 @@ impl NodeGroup {
             Refusal::Throttled { retry_after } => {
                 self.renewal.saturated(now) && now.after(retry_after) > deadline
             }
-            Refusal::QuotaUsedUp { resets_in } => now.after(resets_in) > deadline,
+            Refusal::QuotaUsedUp { resets_in, .. } => now.after(resets_in) > deadline,
             Refusal::Unavailable { .. } => self.budget.right().state() == LeaseState::Closed,
             Refusal::TooManyWaiters { .. } => true,
         };
@@ -313,18 +320,29 @@ impl NodeGroup {
         debug_assert!(self.budget.right().expires().is_none_or(|end| now < end), "I4: spent past the lease");
     }
 
+    /// An operation starts that is over a limit in shadow.
+    fn start_over(&mut self) -> Admitted {
+        self.consumption.throttled += 1;
+        self.quota.begin_over();
+        Admitted::Over
+    }
+
     /// Removes a waiter. False when the queue does not have it: `poll` has returned its outcome.
     pub fn cancel(&mut self, now: Time, waiter: WaiterId) -> bool {
         self.budget.advance(now);
         self.dismiss(now, waiter, true).is_some()
     }
 
-    /// Undoes an admission whose operation never ran.
-    pub fn give_back(&mut self, now: Time, cost: impl Into<Estimate>) {
+    /// Undoes an admission whose operation never ran. It began at `began`, or a little later.
+    pub fn give_back(&mut self, now: Time, began: Time, cost: impl Into<Estimate>) {
         self.budget.advance(now);
-        if let Estimate::Paid(cost) = cost.into() {
-            self.quota.end(cost.or_zero());
-            self.budget.refund(cost.or_zero(), cost.or_zero());
+        let (paid, cost) = match cost.into() {
+            Estimate::Paid(cost) => (true, cost.or_zero()),
+            Estimate::Over(_) => (false, Ru::ZERO),
+        };
+        self.quota.give_back(began, cost);
+        if paid {
+            self.budget.refund(cost, cost);
         }
     }
 
@@ -364,12 +382,12 @@ impl NodeGroup {
                 self.consumption.throttled += u128::from(is_refused);
                 return Some((first, Err(outcome)));
             }
-            if let Some(resets_in) = self.quota.used_up(now, waiter.cost, &self.consumption)
+            if let Some((unit, resets_in)) = self.quota.used_up(now, waiter.cost, &self.consumption)
                 && now.after(resets_in) > waiter.deadline
             {
                 self.dismiss(now, first, true);
                 self.consumption.throttled += 1;
-                return Some((first, Err(Refusal::QuotaUsedUp { resets_in })));
+                return Some((first, Err(Refusal::QuotaUsedUp { unit, resets_in })));
             }
         }
         if let Some(Turn { id, cost, from }) = self.turns().next() {
@@ -385,8 +403,7 @@ impl NodeGroup {
             // They wait since before the limit was in shadow.
             let (id, _) = self.waiters.first()?;
             self.dismiss(now, id, false);
-            self.consumption.throttled += 1;
-            return Some((id, Ok(Admitted::Over)));
+            return Some((id, Ok(self.start_over())));
         }
         let (deadline, late) = self.waiters.most_urgent()?;
         if deadline > now {
@@ -417,8 +434,8 @@ impl NodeGroup {
         if let Some(refusal) = self.hopeless(cost) {
             return refusal;
         }
-        if let Some(resets_in) = self.quota.used_up(now, cost, &self.consumption) {
-            return Refusal::QuotaUsedUp { resets_in };
+        if let Some((unit, resets_in)) = self.quota.used_up(now, cost, &self.consumption) {
+            return Refusal::QuotaUsedUp { unit, resets_in };
         }
         let has_income =
             self.budget.right().state() == LeaseState::Leased || self.budget.income() > Rate::ZERO;

@@ -1,19 +1,27 @@
 //! A node's share of its group's quota: what it may use within the window, by the newest grant.
 //!
-//! Used is what was settled in the window, and operations under way at their estimates. So an operation that runs across
-//! the end of a window counts in the one in which it ends, as it does in the ledger, and what it cost beyond its
+//! Of RU, used is what was settled in the window, and operations under way at their estimates. So an operation that runs
+//! across the end of a window counts in the one in which it ends, as it does in the ledger, and what it cost beyond its
 //! estimate leaves less for those after it.
+//!
+//! A request counts in the window in which it begins: its end says nothing of it, since operations that asked for no
+//! admission end, too. One that never ran is given back if it began after the first share in the window, and so counts in
+//! no other.
 
+use crate::demand::Demand;
 use crate::exchange::{Allowance, Spending};
-use crate::units::{MICRO, Ru, RuTotal, Span, Time};
+use crate::quota::Unit;
+use crate::units::{MICRO, Rate, Ru, RuTotal, Span, Time};
 use crate::usage::Total;
 
 /// What a node knows of its group's quota, for those who call it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuotaLeft {
-    /// RU for all nodes within the window.
+    /// What is counted, and the unit of the amounts here.
+    pub unit: Unit,
+    /// For all nodes within the window.
     pub amount: Ru,
-    /// RU left of it when the controller said so last, less what this node used since, operations under way at their
+    /// Left of it when the controller said so last, less what this node used since, operations under way at their
     /// estimates. What other nodes used since is not known here.
     pub left: Ru,
     /// Time to the next window, on the slowest clock.
@@ -28,16 +36,41 @@ pub(super) struct Quota {
     allowance: Allowance,
     /// The end of the window on this node's clock, no later than the controller's.
     until: Time,
-    /// RU settled before the node's first share in the window.
-    base: RuTotal,
-    /// Estimates of operations under way.
-    running: Ru,
+    counted: Counted,
     /// Used when the share was granted.
     used_then: Ru,
     /// Used as the newest renewal said.
     told: Ru,
     /// All that this node may have used when nothing is left for anyone, as far as the newest grant knows.
     in_reach: Ru,
+}
+
+/// How use is counted.
+#[derive(Clone, Debug, Hash)]
+enum Counted {
+    Ru {
+        /// RU settled before the node's first share in the window.
+        base: RuTotal,
+        /// Estimates of operations under way.
+        running: Ru,
+    },
+    Requests(Box<Requests>),
+}
+
+impl Default for Counted {
+    fn default() -> Self {
+        Self::Ru { base: RuTotal(0), running: Ru::ZERO }
+    }
+}
+
+#[derive(Clone, Debug, Default, Hash)]
+struct Requests {
+    /// Those that began since the first share in the window.
+    begun: Ru,
+    /// When that came.
+    since: Time,
+    /// Those that arrived.
+    offered: Demand,
 }
 
 impl Quota {
@@ -47,41 +80,82 @@ impl Quota {
         self.allowance.window == 0
     }
 
+    /// An operation asks for admission.
+    #[inline]
+    pub(super) fn arrive(&mut self, now: Time) {
+        if let Counted::Requests(requests) = &mut self.counted {
+            requests.offered.arrived(now, Unit::REQUEST);
+        }
+    }
+
     /// An operation begins; returns whether most of the share is used, so that it is time to ask for more.
     #[cold]
     pub(super) fn begin(&mut self, cost: Ru, settled: &Total) -> bool {
-        self.running += cost;
+        match &mut self.counted {
+            Counted::Ru { running, .. } => *running += cost,
+            Counted::Requests(requests) => requests.begun += Unit::REQUEST,
+        }
         let share = self.allowance.ceiling - self.used_then;
         self.allowance.ceiling - self.used(settled) < share.scale(1, 2)
     }
 
-    /// An operation ends, or never ran.
-    #[inline]
-    pub(super) fn end(&mut self, estimate: Ru) {
-        if !self.is_none() {
-            // One that began before the quota counts for nothing.
-            self.running = (self.running - estimate).or_zero();
+    /// An operation begins that is over a limit in shadow. It takes no RU, and is a request all the same.
+    pub(super) fn begin_over(&mut self) {
+        if let Counted::Requests(requests) = &mut self.counted {
+            requests.begun += Unit::REQUEST;
         }
     }
 
-    /// RU used since the first share in the window.
+    /// An operation ends that took this.
+    #[inline]
+    pub(super) fn end(&mut self, estimate: Ru) {
+        if let Counted::Ru { running, .. } = &mut self.counted {
+            // One that began before the quota counts for nothing.
+            *running = (*running - estimate).or_zero();
+        }
+    }
+
+    /// An operation that began at this time never ran, and took this.
+    pub(super) fn give_back(&mut self, began: Time, estimate: Ru) {
+        match &mut self.counted {
+            // At the same moment it may have begun before the share came.
+            Counted::Requests(requests) if began > requests.since => {
+                requests.begun = (requests.begun - Unit::REQUEST).or_zero();
+            }
+            Counted::Requests(_) => {}
+            Counted::Ru { .. } => self.end(estimate),
+        }
+    }
+
+    /// What an operation of this cost uses when it begins.
+    fn needs(&self, cost: Ru) -> Ru {
+        self.allowance.unit.of(cost)
+    }
+
+    /// Used since the first share in the window.
     fn used(&self, settled: &Total) -> Ru {
-        RuTotal(settled.ru().0.saturating_sub(self.base.0)).clamped().min(Ru::MAX) + self.running
+        match &self.counted {
+            Counted::Ru { base, running } => {
+                RuTotal(settled.ru().0.saturating_sub(base.0)).clamped().min(Ru::MAX) + *running
+            }
+            Counted::Requests(requests) => requests.begun,
+        }
     }
 
     /// Whether the share covers an operation.
     pub(super) fn covers(&self, now: Time, cost: Ru, settled: &Total) -> bool {
-        now < self.until && self.used(settled) + cost <= self.allowance.ceiling
+        now < self.until && self.used(settled) + self.needs(cost) <= self.allowance.ceiling
     }
 
-    /// Time to the next window, if nothing can cover an operation before: neither this node's share nor another's.
-    pub(super) fn used_up(&self, now: Time, cost: Ru, settled: &Total) -> Option<Span> {
+    /// What the quota counts, and the time to the next window, if nothing can cover an operation before: neither this
+    /// node's share nor another's.
+    pub(super) fn used_up(&self, now: Time, cost: Ru, settled: &Total) -> Option<(Unit, Span)> {
         if self.is_none() || now >= self.until {
             return None;
         }
         let left = self.allowance.left - (self.used(settled) - self.used_then);
-        let covers = cost <= left || self.covers(now, cost, settled);
-        (!covers).then(|| self.until.since(now))
+        let covers = self.needs(cost) <= left || self.covers(now, cost, settled);
+        (!covers).then(|| (self.allowance.unit, self.until.since(now)))
     }
 
     /// The end of the window, which is when to ask for a share in the next.
@@ -91,36 +165,40 @@ impl Quota {
 
     /// What is known of it for callers, until the window ends.
     pub(super) fn left(&self, now: Time, settled: &Total) -> Option<QuotaLeft> {
-        let Allowance { amount, length, .. } = self.allowance;
+        let Allowance { unit, amount, length, .. } = self.allowance;
         (!self.is_none() && now < self.until).then(|| {
             let left = (self.in_reach - self.used(settled)).or_zero().min(amount);
-            QuotaLeft { amount, left, resets_in: self.until.since(now), length }
+            QuotaLeft { unit, amount, left, resets_in: self.until.since(now), length }
         })
     }
 
     /// What a renewal says.
-    pub(super) fn spending(&mut self, settled: &Total) -> Spending {
+    pub(super) fn spending(&mut self, now: Time, settled: &Total) -> Spending {
         match self.is_none() {
             true => Spending::default(),
             false => {
                 self.told = self.used(settled);
-                let Allowance { window, ceiling, .. } = self.allowance;
-                Spending { window, used: self.told, ceiling }
+                let offered = match &mut self.counted {
+                    Counted::Ru { .. } => Rate::ZERO,
+                    Counted::Requests(requests) => requests.offered.rate(now),
+                };
+                let Allowance { window, ceiling, unit, .. } = self.allowance;
+                Spending { window, used: self.told, ceiling, unit, offered }
             }
         }
     }
 
     /// Gives back what was not used; returns what the last renewal says.
-    pub(super) fn give_up(&mut self, settled: &Total) -> Spending {
+    pub(super) fn give_up(&mut self, now: Time, settled: &Total) -> Spending {
         self.allowance.ceiling = self.allowance.ceiling.min(self.used(settled));
-        self.spending(settled)
+        Spending { offered: Rate::ZERO, ..self.spending(now, settled) }
     }
 
-    /// Takes in the share of a grant, the answer to the renewal sent at `asked`, by a clock that may run slow by
-    /// `drift_ppm`.
+    /// Takes in the share of a grant that came at `now`, the answer to the renewal sent at `asked`, by a clock that may
+    /// run slow by `drift_ppm`.
     pub(super) fn grant(
         &mut self,
-        asked: Time,
+        (now, asked): (Time, Time),
         allowance: Option<Allowance>,
         settled: &Total,
         drift_ppm: u32,
@@ -130,7 +208,7 @@ impl Quota {
             return;
         };
         if allowance.window != self.allowance.window {
-            (self.base, self.told) = (settled.ru(), Ru::ZERO);
+            self.begin_window(now, allowance.unit, settled);
         }
         let second = u128::from(MICRO.unsigned_abs());
         let sure = u128::from(allowance.resets_in.0) * second.saturating_sub(u128::from(drift_ppm)) / second;
@@ -138,5 +216,20 @@ impl Quota {
         self.allowance = allowance;
         self.used_then = self.used(settled);
         self.in_reach = allowance.left + self.told;
+    }
+
+    /// Counts from zero. RU of operations under way count in the window in which they end.
+    fn begin_window(&mut self, now: Time, unit: Unit, settled: &Total) {
+        self.told = Ru::ZERO;
+        self.counted = match (unit, std::mem::take(&mut self.counted)) {
+            (Unit::Ru, Counted::Ru { running, .. }) => Counted::Ru { base: settled.ru(), running },
+            (Unit::Ru, Counted::Requests(_)) => Counted::Ru { base: settled.ru(), running: Ru::ZERO },
+            (Unit::Requests, Counted::Requests(before)) => {
+                Counted::Requests(Box::new(Requests { begun: Ru::ZERO, since: now, ..*before }))
+            }
+            (Unit::Requests, Counted::Ru { .. }) => {
+                Counted::Requests(Box::new(Requests { since: now, ..Requests::default() }))
+            }
+        };
     }
 }

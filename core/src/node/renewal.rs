@@ -249,7 +249,7 @@ impl NodeGroup {
         self.renewal.send(now, seq, &self.config, gives_up);
         if gives_up {
             let Returned { tokens: returned, refunded, .. } = self.budget.abandon(LeaseState::Idle);
-            let spending = self.quota.give_up(&self.consumption);
+            let spending = self.quota.give_up(now, &self.consumption);
             return Ask { acked_seq, returned, refunded, spending, ..Ask::default() };
         }
         let demand = self.offered(now);
@@ -278,7 +278,7 @@ impl NodeGroup {
             ahead: self.renewal.patience.round_trip().smoothed().unwrap_or_default(),
             debt: self.budget.hand().debt(),
             waiting: self.waiters.len() as u64,
-            spending: self.quota.spending(&self.consumption),
+            spending: self.quota.spending(now, &self.consumption),
         }
     }
 
@@ -296,7 +296,8 @@ impl NodeGroup {
             Grant::Leased(terms) => {
                 self.renewal.advice.rising = terms.rate.scale(20, 21) > self.budget.bucket().rate();
                 self.budget.lease(now, asked, terms);
-                self.quota.grant(asked, terms.allowance, &self.consumption, self.config.drift_ppm);
+                let drift_ppm = self.config.drift_ppm;
+                self.quota.grant((now, asked), terms.allowance, &self.consumption, drift_ppm);
                 self.max_debt = terms.max_debt;
                 let advice = &mut self.renewal.advice;
                 (advice.renew_after, advice.ask_again_at) = (terms.renew_after, asked.after(terms.ask_again));

@@ -103,7 +103,7 @@ fn the_end_of_the_last_large_operation_is_reported_sooner_than_another_like_it_i
         node
     };
     let mut given_back = serve();
-    given_back.give_back(at(430), Ru::whole(60));
+    given_back.give_back(at(430), at(0), Ru::whole(60));
     assert_eq!(given_back.due(at(430)), Some(at(500)), "another operation like it may come at once");
     let mut settled = serve();
     settled.settle(at(430), Ru::whole(60), &used(5));

@@ -59,7 +59,7 @@ fn an_operation_over_the_limit_changes_no_budget_when_it_ends() {
     let before = node.state(at(1));
     node.settle(at(1), Estimate::Over(Ru::whole(30)), &used(10));
     node.settle(at(1), Estimate::Over(Ru::whole(30)), &used(70));
-    node.give_back(at(1), Estimate::Over(Ru::whole(30)));
+    node.give_back(at(1), at(0), Estimate::Over(Ru::whole(30)));
     assert_eq!(node.state(at(1)), before);
     assert_eq!((node.consumption().ru(), node.consumption().operations), (Ru::whole(80).into(), 2));
     // One that paid is settled as ever: a refund, and a debt that makes the next ones go over.

@@ -23,7 +23,7 @@ fn nothing_is_spent_before_the_first_grant() {
 fn tokens_never_exceed_the_cap() {
     let mut node = node(terms(100, 20, 0));
     assert_eq!(node.state(at(4_000)).available, Ru::whole(20));
-    node.give_back(at(4_000), Ru::whole(500));
+    node.give_back(at(4_000), at(0), Ru::whole(500));
     assert_eq!(node.state(at(4_000)).available, Ru::whole(20));
 }
 
@@ -102,7 +102,7 @@ fn what_an_operation_did_not_need_goes_back_to_its_lump_while_the_ledger_counts_
     // The debt of another operation is paid first.
     node.charge(at(1), &used(85));
     assert_eq!(node.state(at(1)).debt, Ru::whole(5));
-    node.give_back(at(1), Ru::whole(7));
+    node.give_back(at(1), at(0), Ru::whole(7));
     assert_eq!((node.state(at(1)).debt, node.state(at(1)).available), (Ru::ZERO, Ru::whole(2)));
 }
 
@@ -116,7 +116,7 @@ fn what_comes_back_of_a_lump_that_was_told_to_be_spent_is_returned_and_no_more_t
     node.settle(at(20), Ru::whole(60), &used(5));
     assert_eq!(node.state(at(20)).available, Ru::ZERO, "others may have it by now");
     assert_eq!(node.due(at(20)), Some(at(20)), "others wait, so at once");
-    node.give_back(at(20), Ru::whole(60));
+    node.give_back(at(20), at(0), Ru::whole(60));
     let returns = node.ask(at(20), 3);
     assert_eq!((returns.refunded, returns.running), (Ru::whole(55), Ru::ZERO));
     assert_eq!(node.ask(at(30), 4).refunded, Ru::ZERO, "once");
@@ -131,7 +131,7 @@ fn no_more_is_returned_of_later_operations_than_the_ledger_still_keeps_room_for(
     node.settle(at(20), Ru::whole(60), &used(5));
     // An operation that the ledger does not know of; meanwhile the bucket becomes full again.
     assert_eq!(node.try_acquire(at(20), Ru::whole(40)), Ok(Admitted::Paid));
-    node.give_back(at(1_100), Ru::whole(40));
+    node.give_back(at(1_100), at(0), Ru::whole(40));
     assert_eq!(node.ask(at(1_100), 3).refunded, Ru::whole(60));
 }
 
@@ -141,7 +141,7 @@ fn a_refund_pays_debt_and_only_the_rest_goes_back_to_the_lump() {
     assert_eq!(node.try_acquire(at(1), Ru::whole(50)), Ok(Admitted::Paid));
     node.charge(at(1), &used(55));
     assert_eq!(node.state(at(1)).debt, Ru::whole(5));
-    node.give_back(at(1), Ru::whole(50));
+    node.give_back(at(1), at(0), Ru::whole(50));
     assert_eq!((node.state(at(1)).debt, node.state(at(1)).available), (Ru::ZERO, Ru::whole(45)));
 }
 
@@ -152,7 +152,7 @@ fn refunds_make_no_lump_larger_than_it_was() {
         assert_eq!(node.try_acquire(at(1), Ru::whole(cost)), Ok(Admitted::Paid));
     }
     for cost in [20, 40] {
-        node.give_back(at(2), Ru::whole(cost));
+        node.give_back(at(2), at(0), Ru::whole(cost));
     }
     assert_eq!(node.state(at(2)).available, Ru::whole(80));
     assert_eq!(node.ask(at(10), 2).returned, Ru::whole(30), "the lump; the bucket keeps its 50 RU");
@@ -169,7 +169,7 @@ fn an_operation_of_a_lease_that_ended_gives_back_no_more_than_those_of_the_next_
     node.on_grant(at(5_201), 3, &Grant::Leased(terms(0, 0, 20)));
     node.settle(at(5_202), Ru::whole(30), &used(30));
     assert_eq!(node.try_acquire(at(5_203), Ru::whole(20)), Ok(Admitted::Paid));
-    node.give_back(at(5_204), Ru::whole(60));
+    node.give_back(at(5_204), at(0), Ru::whole(60));
     let ask = node.ask(at(5_300), 4);
     assert_eq!((ask.returned, ask.refunded), (Ru::whole(20), Ru::ZERO));
 }

@@ -2,6 +2,7 @@
 
 use tidegate_core::exchange::{Ask, Grant, Held, LeaseTerms, Spending};
 use tidegate_core::group::{ClientId, GroupId};
+use tidegate_core::quota::Unit;
 use tidegate_core::units::{Rate, Ru, Span};
 use tidegate_core::usage::{Consumption, RuParts, Usage};
 
@@ -117,6 +118,7 @@ fn believable(liar: &Liar, input: &mut Input<'_>) -> Ask {
             window: share.window,
             used: Ru::ZERO,
             ceiling: if input.flag() { share.ceiling } else { Ru::MAX },
+            ..Spending::default()
         }),
     }
 }
@@ -141,6 +143,9 @@ fn anything(input: &mut Input<'_>) -> Ask {
             window: input.number(),
             used: Ru(input.hostile()),
             ceiling: Ru(input.hostile()),
+            // Read last, so that inputs of before mean what they meant.
+            unit: if input.flag() { Unit::Requests } else { Unit::Ru },
+            offered: Rate(input.hostile()),
         },
     }
 }

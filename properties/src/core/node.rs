@@ -130,7 +130,7 @@ impl System {
         };
         self.count(group, Ru::ZERO - estimate);
         if let Some((now, machine)) = self.machine(index, group) {
-            machine.give_back(now, estimate);
+            machine.give_back(now, now, estimate);
         }
     }
 

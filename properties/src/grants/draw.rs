@@ -44,7 +44,8 @@ pub(super) fn renew(lab: &mut Lab, slot: usize, input: &mut Input<'_>) -> Option
     reports
         .iter_mut()
         .for_each(|report| report.waited = (0..input.below(3)).map(|_| waited(input)).collect());
-    Some(v1::Renew { seq, entries, reports, node, sent_us, answer_within_us })
+    let counts_requests = input.flag();
+    Some(v1::Renew { seq, entries, reports, node, sent_us, answer_within_us, counts_requests })
 }
 
 /// Waits that ended.
@@ -123,6 +124,14 @@ fn lie(entry: &mut v1::RenewEntry, input: &mut Input<'_>) {
         27 => entry.steady_rate = input.hostile(),
         28 => entry.beside_micro_ru = input.hostile(),
         29 => entry.ahead_us = input.number(),
+        15 => {
+            entry.requests = Some(v1::RequestSpending {
+                window: input.number(),
+                used: input.number(),
+                ceiling: input.number(),
+                offered_rate: input.hostile(),
+            });
+        }
         10 => entry.proof = input.piece().to_vec(),
         11 => {
             let at = input.below(entry.proof.len());

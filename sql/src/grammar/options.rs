@@ -141,9 +141,10 @@ fn rate(cursor: &mut Cursor<'_>, what: &str, words: &[&str]) -> Result<String, S
     cursor.decimal(what)
 }
 
-/// A quota as the API writes it: `1000000 PER DAY 'Europe/Berlin'`, the same in quotes, or `NONE`.
+/// A quota as the API writes it: `1000000 PER DAY 'Europe/Berlin'`, `10000 REQUESTS PER DAY`, either in quotes, or `NONE`.
 fn quota(cursor: &mut Cursor<'_>) -> Result<String, SqlError> {
-    const WHAT: &str = "a quota such as 1000000 PER DAY or 5000 PER HOUR 'Europe/Berlin', or NONE";
+    const WHAT: &str =
+        "a quota such as 1000000 PER DAY, 5000 PER HOUR 'Europe/Berlin' or 10000 REQUESTS PER DAY, or NONE";
     const PERIODS: [(&str, &str); 4] =
         [("MINUTE", "minute"), ("HOUR", "hour"), ("DAY", "day"), ("MONTH", "month")];
     if cursor.take(&["NONE"]) {
@@ -153,17 +154,18 @@ fn quota(cursor: &mut Cursor<'_>) -> Result<String, SqlError> {
         return Ok(whole.to_owned());
     }
     let amount = cursor.decimal(WHAT)?;
-    cursor.take(&["RU"]);
+    let units = [("REQUESTS", " requests"), ("REQUEST", " request"), ("RU", "")];
+    let unit = units.into_iter().find(|(word, _)| cursor.take(&[word])).map_or("", |(_, unit)| unit);
     cursor.expect(&["PER"])?;
     let period = cursor.choice(&PERIODS)?;
     if let Ok(zone) = cursor.string("a zone") {
-        return Ok(format!("{amount} per {period} {zone}"));
+        return Ok(format!("{amount}{unit} per {period} {zone}"));
     }
     let option = OPTIONS.iter().any(|(option, _)| cursor.sees(option));
     if !option && matches!(cursor.peek(), Some(Token::Word(_))) {
         return Err(cursor.expected("a zone in quotes, such as 'Europe/Berlin', or another option"));
     }
-    Ok(format!("{amount} per {period}"))
+    Ok(format!("{amount}{unit} per {period}"))
 }
 
 /// A policy as the API writes it; that of a rate that warms up is `WARM_UP('10s', 3)`, where one or both may be left out.

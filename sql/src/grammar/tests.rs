@@ -109,6 +109,9 @@ fn quotas_are_read() {
         ("QUOTA .5 RU per Month 'Europe/Berlin'", "0.5 per month Europe/Berlin"),
         ("QUOTA=5 PER HOUR \"Asia/Kathmandu\", WEIGHT=2", "5 per hour Asia/Kathmandu"),
         ("QUOTA='7 per minute'", "7 per minute"),
+        ("QUOTA = 10000 REQUESTS PER DAY", "10000 requests per day"),
+        ("QUOTA 1 Request PER HOUR 'Asia/Kathmandu'", "1 request per hour Asia/Kathmandu"),
+        ("QUOTA='7 requests per minute'", "7 requests per minute"),
         ("QUOTA NONE", "none"),
     ] {
         let (group, fields) = altered(text);
@@ -117,6 +120,9 @@ fn quotas_are_read() {
     for (text, remedy) in [
         ("QUOTA=5 PER WEEK", "MONTH"),
         ("QUOTA=5", "PER"),
+        ("QUOTA=5 REQUESTS", "PER"),
+        ("QUOTA=5 QUERIES PER DAY", "PER"),
+        ("QUOTA=REQUESTS PER DAY", "10000 REQUESTS PER DAY"),
         ("QUOTA=5 PER DAY Europe/Berlin", "'Europe/Berlin'"),
         ("QUOTA=-5 PER DAY", "1000000 PER DAY"),
         ("QUOTA=5e3 PER DAY", "plain digits"),

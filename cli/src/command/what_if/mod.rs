@@ -51,7 +51,7 @@ pub(crate) struct WhatIfArgs {
     #[arg(long, value_name = "GROUP")]
     group: Option<String>,
     /// A proposed setting: rate=RU/s, burst=RU or burst=default, policy=token_bucket or policy=paced, quota="1000 per
-    /// day" or quota=none. What is not proposed stays.
+    /// day" of RU or quota=none. What is not proposed stays.
     #[arg(long, value_name = "SETTING=VALUE", required = true)]
     set: Vec<String>,
     /// Of a file: a setting in force while it was recorded, which is replayed beside the proposed one.

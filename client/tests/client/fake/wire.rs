@@ -1,7 +1,7 @@
 //! Between the wire and the engine, as the controller's adapter does it.
 
-use tidegate_client::Ru;
-use tidegate_core::exchange::{Ask, Grant, Held, Spending};
+use tidegate_client::{QuotaUnit, Ru};
+use tidegate_core::exchange::{Allowance, Ask, Grant, Held, Spending};
 use tidegate_core::group::Fallback;
 use tidegate_core::units::{Rate, Span};
 use tidegate_core::usage::Total;
@@ -32,11 +32,40 @@ pub(super) fn ask(entry: &v1::RenewEntry) -> Ask {
         steady: Rate(entry.steady_rate),
         beside: Ru(entry.beside_micro_ru),
         ahead: Span(entry.ahead_us),
-        spending: entry.spending.map_or_else(Spending::default, |spending| Spending {
-            window: spending.window,
-            used: Ru(spending.used_micro_ru),
-            ceiling: Ru(spending.ceiling_micro_ru),
-        }),
+        spending: spending(entry),
+    }
+}
+
+fn spending(entry: &v1::RenewEntry) -> Spending {
+    let requests = entry.requests.map(|of| Spending {
+        window: of.window,
+        used: requests(of.used),
+        ceiling: requests(of.ceiling),
+        unit: QuotaUnit::Requests,
+        offered: Rate(of.offered_rate),
+    });
+    let of_ru = entry.spending.map(|of| Spending {
+        window: of.window,
+        used: Ru(of.used_micro_ru),
+        ceiling: Ru(of.ceiling_micro_ru),
+        ..Spending::default()
+    });
+    requests.or(of_ru).unwrap_or_default()
+}
+
+fn requests(count: u64) -> Ru {
+    Ru::whole(i64::try_from(count).unwrap())
+}
+
+fn requests_out(share: &Allowance) -> v1::RequestAllowance {
+    let whole = |amount: Ru| (amount.0 / QuotaUnit::REQUEST.0).unsigned_abs();
+    v1::RequestAllowance {
+        window: share.window,
+        ceiling: whole(share.ceiling),
+        amount: whole(share.amount),
+        left: whole(share.left),
+        resets_in_us: share.resets_in.0,
+        window_us: share.length.0,
     }
 }
 
@@ -59,7 +88,9 @@ pub(super) fn grant_entry(group: &str, grant: &Grant) -> v1::GrantEntry {
             (entry.ask_again_us, entry.lump_after_us) = (terms.ask_again.0, terms.lump_after.0);
             (entry.max_fit_micro_ru, entry.max_debt_micro_ru) = (terms.max_fit.0, terms.max_debt.0);
             entry.fallback = wire_fallback(terms.fallback);
-            let allowance = terms.allowance.map(|share| v1::Allowance {
+            let of = |unit| terms.allowance.filter(|share| share.unit == unit);
+            entry.requests = of(QuotaUnit::Requests).map(|share| Box::new(requests_out(&share)));
+            let allowance = of(QuotaUnit::Ru).map(|share| v1::Allowance {
                 window: share.window,
                 ceiling_micro_ru: share.ceiling.0,
                 amount_micro_ru: share.amount.0,

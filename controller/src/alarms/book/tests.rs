@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use tidegate_core::quota::Unit;
 use tidegate_core::units::{Rate, Ru};
 
 use super::*;
@@ -28,7 +29,8 @@ fn waits(group: &str, waiting: u64) -> Seen {
 }
 
 fn quota(used: i64) -> Seen {
-    let facts = Facts::Quota { amount: Ru::whole(100), used: Ru::whole(used), resets_in: Span::secs(9) };
+    let (unit, amount) = (Unit::Ru, Ru::whole(100));
+    let facts = Facts::Quota { unit, amount, used: Ru::whole(used), resets_in: Span::secs(9) };
     Seen { group: "a".to_owned(), facts }
 }
 

@@ -1,4 +1,4 @@
-//! Windows of a quota beside a plain list of what was given in them: amounts, periods and zones that change, quotas that
+//! Windows of a quota beside a plain list of what was given in them: amounts, units, periods and zones that change, quotas that
 //! are taken away and put back, commits under way that succeed or fail, time that passes. After each step, a controller
 //! that starts on what is on disk counts in the present window all that was given in it.
 
@@ -15,11 +15,14 @@ const GROUP: GroupId = GroupId(2);
 /// 2026-11-26 00:00:30 UTC.
 const UNIX_US: u64 = 1_795_651_230_000_000;
 /// What the definition says, in turns; `None`: no quota.
-const TEXTS: [Option<&str>; 5] = [
+const TEXTS: [Option<&str>; 8] = [
     Some("300 per minute"),
     Some("900 per minute"),
     Some("300 per hour"),
     Some("300 per hour Asia/Kolkata"),
+    Some("300 requests per minute"),
+    Some("900 requests per minute"),
+    Some("300 requests per hour"),
     None,
 ];
 
@@ -87,12 +90,16 @@ fn quota(text: &str) -> Quota {
     Quota::parse(text).unwrap()
 }
 
+fn spec(quota: Option<&Quota>) -> GroupSpec {
+    let quota_unit = quota.map(|of| of.unit).unwrap_or_default();
+    GroupSpec { quota: quota.map(|of| of.amount), quota_unit, ..GroupSpec::capped(Rate::whole(100)) }
+}
+
 /// A controller that starts on this disk.
 fn started(now: Time, unix_us: u64, text: Option<&str>, disk: Option<&StoredWindow>) -> (Engine, Quotas) {
     let text = text.map(quota);
     let mut engine = Engine::new(now, EngineConfig::default());
-    let spec = GroupSpec { quota: text.as_ref().map(|of| of.amount), ..GroupSpec::capped(Rate::whole(100)) };
-    engine.put_group(now, GROUP, spec).unwrap();
+    engine.put_group(now, GROUP, spec(text.as_ref())).unwrap();
     let rows = disk.map(|row| (GROUP, row.clone())).into_iter().collect();
     let defined = text.as_ref().map(|quota| (GROUP, quota)).into_iter();
     let quotas = Quotas::go_on(now, unix_us, rows, defined, &mut engine);
@@ -156,9 +163,7 @@ impl Story {
             Step::Define(which) => {
                 self.text = TEXTS[which];
                 let text = self.text.map(quota);
-                let amount = text.as_ref().map(|of| of.amount);
-                let spec = GroupSpec { quota: amount, ..GroupSpec::capped(Rate::whole(100)) };
-                self.engine.put_group(self.now, GROUP, spec).unwrap();
+                self.engine.put_group(self.now, GROUP, spec(text.as_ref())).unwrap();
                 self.quotas.define(GROUP, text.as_ref());
             }
             Step::Roll => self.roll(),
@@ -197,7 +202,8 @@ impl Story {
     fn ask(&mut self) {
         self.nodes += 1;
         let load = Rate::whole(100);
-        let ask = Ask { demand: load, backlog: Ru::whole(90), largest: Ru::whole(1), ..Ask::default() };
+        let (backlog, largest, waiting) = (Ru::whole(90), Ru::whole(1), 90);
+        let ask = Ask { demand: load, backlog, largest, waiting, ..Ask::default() };
         let answer = self.engine.renew(self.now, ClientId(self.nodes), GROUP, 1, &ask, None);
         let Some(Grant::Leased(terms)) = answer else { panic!("{answer:?}") };
         let given = terms.allowance.map_or(Ru::ZERO, |allowance| allowance.ceiling);
@@ -257,6 +263,39 @@ proptest! {
 }
 
 #[test]
+fn a_changed_unit_begins_a_window_in_which_nothing_is_used() {
+    let mut story = Story::begin();
+    let through = |story: &mut Story| {
+        for step in [Step::Take, Step::Land { is_stored: true }, Step::Ask(4), Step::Take] {
+            story.step(step);
+        }
+        story.step(Step::Land { is_stored: true });
+        story.view().unwrap()
+    };
+    let before = through(&mut story);
+    assert_eq!(before.unit, Unit::Ru);
+    assert!(before.granted.is_positive());
+    let requests = TEXTS.iter().position(|text| *text == Some("300 requests per minute")).unwrap();
+    story.step(Step::Define(requests));
+    story.step(Step::Roll);
+    let begun = story.view().unwrap();
+    assert_ne!(begun.window, before.window);
+    assert_eq!((begun.unit, begun.granted, begun.left), (Unit::Requests, Ru::ZERO, Ru::whole(300)));
+    // What a controller that dies now finds on disk is of the other unit.
+    story.step(Step::Crash { is_stored: false });
+    let begun = story.view().unwrap();
+    assert_eq!((begun.unit, begun.granted, begun.lost), (Unit::Requests, Ru::ZERO, Ru::ZERO));
+    let after = through(&mut story);
+    assert_eq!((after.unit, after.window), (Unit::Requests, begun.window));
+    assert!(after.granted.is_positive());
+    // A changed amount keeps it.
+    story.step(Step::Define(requests + 1));
+    let raised = through(&mut story);
+    assert_eq!((raised.window, raised.amount), (begun.window, Ru::whole(900)));
+    assert!(raised.granted >= after.granted);
+}
+
+#[test]
 fn no_window_gets_the_number_of_one_that_is_on_disk() {
     // The quota was taken away, and the controller died before the row was removed. Ids may be ahead of the clock.
     let (id, text) = (3_000_000_000, quota(TEXTS[0].unwrap()));
@@ -269,8 +308,7 @@ fn no_window_gets_the_number_of_one_that_is_on_disk() {
         next: 1,
     };
     let (mut engine, mut quotas) = started(Time(0), UNIX_US, None, Some(&row));
-    let spec = GroupSpec { quota: Some(text.amount), ..GroupSpec::capped(Rate::whole(100)) };
-    engine.put_group(Time(0), GROUP, spec).unwrap();
+    engine.put_group(Time(0), GROUP, spec(Some(&text))).unwrap();
     quotas.define(GROUP, Some(&text));
     quotas.roll(&mut engine, Time(0), UNIX_US);
     assert_eq!(quotas.windows[&GROUP].id, id + 1);

@@ -1,47 +1,47 @@
-//! Quotas over many nodes that are killed, cut off and restarted, with a controller that is killed, too: no window uses
-//! more, and what is left can be used.
-
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects,
-    reason = "a test stops at the first surprise"
-)]
-
-mod noise;
+//! Nodes and a controller under a quota of either unit, in steps of virtual time.
 
 use std::collections::BTreeMap;
 
-use noise::Noise;
 use tidegate_core::engine::{Engine, EngineConfig};
 use tidegate_core::exchange::{Ask, Grant};
 use tidegate_core::group::{ClientId, GroupId, GroupSpec};
-use tidegate_core::node::{Acquired, Admitted, NodeConfig, NodeGroup, Refusal, WaiterId};
-use tidegate_core::quota::{Opening, QuotaView, window_number};
+use tidegate_core::node::{Acquired, Admitted, NodeConfig, NodeGroup, WaiterId};
+use tidegate_core::quota::{Opening, QuotaView, Unit, window_number};
 use tidegate_core::units::{Rate, Ru, Span, Time};
 use tidegate_core::usage::{Consumption, RuParts};
+
+use crate::noise::Noise;
 
 const PARENT: GroupId = GroupId(2);
 const GROUP: GroupId = GroupId(3);
 /// The length of a step.
-const STEP: Span = Span::millis(2);
+pub(crate) const STEP: Span = Span::millis(2);
 /// Time between two flushes of the controller.
-const FLUSH: Span = Span::millis(500);
+pub(crate) const FLUSH: Span = Span::millis(500);
 
-struct Node {
-    client: ClientId,
-    group: NodeGroup,
-    seq: u64,
-    waiting: BTreeMap<WaiterId, (Ru, Ru)>,
-    /// Operations under way: when they end, estimate and cost.
-    running: Vec<(Time, Ru, Ru)>,
-    cut_off_until: Time,
+pub(crate) struct Node {
+    pub(crate) client: ClientId,
+    pub(crate) group: NodeGroup,
+    pub(crate) seq: u64,
+    pub(crate) waiting: BTreeMap<WaiterId, (Ru, Ru)>,
+    /// Operations under way.
+    pub(crate) running: Vec<Running>,
+    pub(crate) cut_off_until: Time,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Running {
+    began: Time,
+    ends: Time,
+    estimate: Ru,
+    cost: Ru,
+    /// In this window of the world.
+    window: usize,
 }
 
 /// What a controller has on disk of a quota.
 #[derive(Clone, Copy, Default)]
-struct Row {
+pub(crate) struct Row {
     count: u32,
     mark: Ru,
     used: Ru,
@@ -49,49 +49,62 @@ struct Row {
     next: Ru,
 }
 
-struct World {
-    now: Time,
-    engine: Engine,
-    row: Row,
-    ends: Time,
-    nodes: Vec<Node>,
-    clients: u64,
+pub(crate) struct World {
+    pub(crate) now: Time,
+    pub(crate) engine: Engine,
+    pub(crate) row: Row,
+    pub(crate) ends: Time,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) clients: u64,
     /// On their way: when they arrive, of which node and renewal.
-    asks: Vec<(Time, usize, u64, Ask, ClientId)>,
-    answers: Vec<(Time, usize, u64, Grant, ClientId)>,
-    noise: Noise,
-    chance: Chances,
-    /// Settled in the present window, and of that what was above estimates.
-    settled: Ru,
-    above: Ru,
-    windows: Vec<(Ru, Ru)>,
-    refused: u64,
+    pub(crate) asks: Vec<(Time, usize, u64, Ask, ClientId)>,
+    pub(crate) answers: Vec<(Time, usize, u64, Grant, ClientId)>,
+    pub(crate) noise: Noise,
+    pub(crate) chance: Chances,
+    pub(crate) unit: Unit,
+    /// Operations cost nothing.
+    pub(crate) free: bool,
+    /// Settled in the present window, and of that what was above estimates. Requests: begun and not given back.
+    pub(crate) settled: Ru,
+    pub(crate) above: Ru,
+    pub(crate) windows: Vec<(Ru, Ru)>,
+    pub(crate) refused: u64,
 }
 
 /// Of a thousand steps, and of a thousand messages.
 #[derive(Clone, Copy)]
-struct Chances {
-    kills: u64,
-    cuts: u64,
-    crashes: u64,
-    losses: u64,
-    overruns: u64,
+pub(crate) struct Chances {
+    pub(crate) kills: u64,
+    pub(crate) cuts: u64,
+    pub(crate) crashes: u64,
+    pub(crate) losses: u64,
+    pub(crate) overruns: u64,
+    /// Of a hundred operations, those that never run.
+    pub(crate) cancels: u64,
 }
 
-const CALM: Chances = Chances { kills: 0, cuts: 0, crashes: 0, losses: 0, overruns: 0 };
+pub(crate) const CALM: Chances =
+    Chances { kills: 0, cuts: 0, crashes: 0, losses: 0, overruns: 0, cancels: 0 };
 /// Of a hundred thousand steps, each.
-const ROUGH: Chances = Chances { kills: 3, cuts: 6, crashes: 2, losses: 30, overruns: 0 };
+pub(crate) const ROUGH: Chances =
+    Chances { kills: 3, cuts: 6, crashes: 2, losses: 30, overruns: 0, cancels: 0 };
 
-const WINDOW: Span = Span::secs(20);
-const AMOUNT: Ru = Ru::whole(2_000);
+pub(crate) const WINDOW: Span = Span::secs(20);
+pub(crate) const AMOUNT: Ru = Ru::whole(2_000);
 /// Four times what the quota allows.
-const RATE: Rate = Rate::whole(400);
+pub(crate) const RATE: Rate = Rate::whole(400);
 
 impl World {
-    fn new(seed: u64, nodes: usize, chance: Chances) -> Self {
+    pub(crate) fn new(seed: u64, nodes: usize, chance: Chances) -> Self {
+        Self::of(Unit::Ru, seed, nodes, chance)
+    }
+
+    pub(crate) fn of(unit: Unit, seed: u64, nodes: usize, chance: Chances) -> Self {
         let mut world = Self {
             now: Time(0),
-            engine: engine(Time(0)),
+            engine: engine(unit, Time(0)),
+            unit,
+            free: false,
             row: Row::default(),
             ends: Time(0),
             nodes: Vec::new(),
@@ -105,7 +118,7 @@ impl World {
             windows: Vec::new(),
             refused: 0,
         };
-        world.row.next = QuotaView::first_mark(AMOUNT, RATE);
+        world.row.next = QuotaView::first_mark(unit, AMOUNT, RATE);
         for _ in 0..nodes {
             let node = world.node();
             world.nodes.push(node);
@@ -135,11 +148,11 @@ impl World {
         self.engine.open_quota(self.now, PARENT, &opening);
     }
 
-    fn view(&self) -> QuotaView {
+    pub(crate) fn view(&self) -> QuotaView {
         self.engine.quota_view(PARENT, self.now).unwrap()
     }
 
-    fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         let view = self.view();
         self.row.used = view.used;
         if let Some(mark) = view.mark() {
@@ -149,8 +162,8 @@ impl World {
     }
 
     /// The controller is killed, and another starts on its disk.
-    fn crash(&mut self) {
-        self.engine = engine(self.now);
+    pub(crate) fn crash(&mut self) {
+        self.engine = engine(self.unit, self.now);
         self.engine.recover_until(self.now.after(Span::secs(6)));
         let opening = Opening {
             number: window_number(PARENT, self.row.count),
@@ -171,11 +184,13 @@ impl World {
         self.noise.below(of) < chance
     }
 
-    fn run(&mut self, windows: usize, demand: impl Fn(Time, usize) -> u64) {
+    pub(crate) fn run(&mut self, windows: usize, demand: impl Fn(Time, usize) -> u64) {
         while self.windows.len() < windows {
             self.now = self.now.after(STEP);
             if self.now >= self.ends {
-                self.windows.push((self.settled, self.above));
+                // Of requests, what is left: not used, and not lost with nodes and controllers that are gone.
+                let beside = if self.unit == Unit::Ru { self.above } else { self.view().left };
+                self.windows.push((self.settled, beside));
                 (self.settled, self.above) = (Ru::ZERO, Ru::ZERO);
                 self.open();
             }
@@ -192,7 +207,7 @@ impl World {
         }
     }
 
-    fn deliver(&mut self) {
+    pub(crate) fn deliver(&mut self) {
         let now = self.now;
         let (asks, answers) = (std::mem::take(&mut self.asks), std::mem::take(&mut self.answers));
         for (at, node, seq, ask, client) in asks {
@@ -225,7 +240,7 @@ impl World {
         self.now.after(Span(500 + late))
     }
 
-    fn step(&mut self, index: usize, demand: u64) {
+    pub(crate) fn step(&mut self, index: usize, demand: u64) {
         let now = self.now;
         if self.below(self.chance.kills, 100_000) {
             // What it had under way is gone, and never settled.
@@ -237,15 +252,12 @@ impl World {
         }
         let ended: Vec<_> = {
             let running = &mut self.nodes[index].running;
-            let (ended, goes_on) = running.drain(..).partition(|(end, ..)| *end <= now);
+            let (ended, goes_on) = running.drain(..).partition(|running| running.ends <= now);
             *running = goes_on;
             ended
         };
-        for (_, estimate, cost) in ended {
-            let used = Consumption { charged: RuParts::flat(cost), operations: 1, ..Consumption::default() };
-            self.nodes[index].group.settle(now, estimate, &used);
-            self.settled += cost;
-            self.above += (cost - estimate).or_zero();
+        for running in ended {
+            self.end(index, running);
         }
         if self.below(demand, 1_000) {
             self.submit(index);
@@ -270,8 +282,26 @@ impl World {
         }
     }
 
+    fn end(&mut self, index: usize, running: Running) {
+        let Running { began, estimate, cost, window, .. } = running;
+        if self.below(self.chance.cancels, 100) {
+            self.nodes[index].group.give_back(self.now, began, estimate);
+            if self.unit == Unit::Requests && window == self.windows.len() {
+                self.settled -= Unit::REQUEST;
+            }
+            return;
+        }
+        let used = Consumption { charged: RuParts::flat(cost), operations: 1, ..Consumption::default() };
+        self.nodes[index].group.settle(self.now, estimate, &used);
+        if self.unit == Unit::Ru {
+            self.settled += cost;
+            self.above += (cost - estimate).or_zero();
+        }
+    }
+
     fn submit(&mut self, index: usize) {
         let estimate = Ru::whole(1 + i64::try_from(self.noise.below(4)).unwrap());
+        let estimate = if self.free { Ru::ZERO } else { estimate };
         let part = i64::try_from(self.noise.below(101)).unwrap();
         let over = self.below(self.chance.overruns, 100);
         let cost = if over { estimate + estimate } else { estimate.scale(part, 100) };
@@ -286,98 +316,20 @@ impl World {
     }
 
     fn start(&mut self, index: usize, estimate: Ru, cost: Ru) {
-        let lasts = Span(self.noise.below(300_000));
-        self.nodes[index].running.push((self.now.after(lasts), estimate, cost));
+        let ends = self.now.after(Span(self.noise.below(300_000)));
+        let window = self.windows.len();
+        self.nodes[index].running.push(Running { began: self.now, ends, estimate, cost, window });
+        if self.unit == Unit::Requests {
+            self.settled += Unit::REQUEST;
+        }
     }
 }
 
-fn engine(now: Time) -> Engine {
+fn engine(unit: Unit, now: Time) -> Engine {
     let mut engine = Engine::new(now, EngineConfig::default());
     let quota = Some(AMOUNT);
-    engine.put_group(now, PARENT, GroupSpec { quota, ..GroupSpec::capped(RATE) }).unwrap();
+    engine.put_group(now, PARENT, GroupSpec { quota, quota_unit: unit, ..GroupSpec::capped(RATE) }).unwrap();
     let below = GroupSpec { parent: Some(PARENT), ..GroupSpec::capped(RATE) };
     engine.put_group(now, GROUP, below).unwrap();
     engine
-}
-
-#[test]
-fn a_calm_window_is_used_up_and_no_more() {
-    for nodes in [1, 3, 8] {
-        let mut world = World::new(1, nodes, CALM);
-        world.run(4, |_, _| 400);
-        for (window, (settled, _)) in world.windows.iter().enumerate() {
-            assert!(*settled <= AMOUNT, "{nodes} nodes, window {window}: {settled} of {AMOUNT}");
-            assert!(*settled >= AMOUNT.scale(995, 1_000), "{nodes} nodes, window {window}: {settled}");
-        }
-    }
-}
-
-#[test]
-fn no_window_uses_more_whatever_is_killed() {
-    for seed in 0..40 {
-        let mut world = World::new(seed, 8, ROUGH);
-        world.run(4, |now, node| if (now.0 / 3_000_000 + node as u64).is_multiple_of(3) { 500 } else { 50 });
-        for (window, (settled, _)) in world.windows.iter().enumerate() {
-            assert!(*settled <= AMOUNT, "seed {seed}, window {window}: {settled} of {AMOUNT}");
-        }
-    }
-}
-
-#[test]
-fn what_operations_cost_beyond_their_estimates_leaves_less_for_others() {
-    for seed in 0..10 {
-        let mut world = World::new(seed, 4, Chances { overruns: 10, ..ROUGH });
-        world.run(3, |_, _| 200);
-        for (window, (settled, above)) in world.windows.iter().enumerate() {
-            assert!(*settled <= AMOUNT + *above, "seed {seed}, window {window}: {settled}, {above} above");
-        }
-    }
-}
-
-#[test]
-fn a_share_ends_with_its_window() {
-    let mut world = World::new(1, 1, CALM);
-    world.run(1, |_, _| 20);
-    // The next window has begun, and the node has not heard of it.
-    let now = world.now;
-    let group = &mut world.nodes[0].group;
-    assert!(group.state(now).available > Ru::whole(20));
-    let refusal = group.try_acquire(now, Ru::whole(1)).unwrap_err();
-    assert!(matches!(refusal, Refusal::Throttled { .. }), "{refusal:?}");
-    world.run(2, |_, _| 20);
-    assert!(world.windows[1].0 > Ru::whole(200), "{:?}", world.windows);
-}
-
-/// What a thread spends on its own is counted late.
-#[test]
-fn threads_draw_no_batches_under_a_quota() {
-    let mut world = World::new(1, 1, CALM);
-    world.run(1, |_, _| 100);
-    let now = world.now;
-    let group = &mut world.nodes[0].group;
-    assert!(group.state(now).available > Ru::whole(20));
-    assert_eq!(group.draw(now, Ru(1)), None);
-}
-
-#[test]
-fn a_used_up_quota_refuses_at_once_and_says_when_to_come_again() {
-    let mut world = World::new(1, 2, CALM);
-    world.run(1, |_, _| 500);
-    while world.now < world.ends.after(Span(0)) && world.settled < AMOUNT.scale(999, 1_000) {
-        world.now = world.now.after(STEP);
-        world.deliver();
-        for node in 0..2 {
-            world.step(node, 500);
-        }
-        if world.now.0.is_multiple_of(FLUSH.0) {
-            world.flush();
-        }
-    }
-    let (now, ends) = (world.now, world.ends);
-    let refusal = world.nodes[0].group.acquire(now, Ru::whole(4), now.after(Span::secs(1))).unwrap_err();
-    let Refusal::QuotaUsedUp { resets_in } = refusal else { panic!("{refusal:?}") };
-    let until = now.after(resets_in);
-    assert!(until <= ends && ends.since(until) < Span::secs(1), "{until:?} of {ends:?}");
-    let patient = world.nodes[0].group.acquire(now, Ru::whole(4), ends.after(Span::secs(1)));
-    assert!(matches!(patient, Ok(Acquired::Queued(_))), "{patient:?}");
 }
