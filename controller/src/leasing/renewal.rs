@@ -16,7 +16,7 @@ use crate::leasing::proof::{Claim, Holder, proven};
 use crate::leasing::{Leasing, LeasingCalls};
 use crate::limits::MAX_PROOF_BYTES;
 use crate::name::GroupName;
-use crate::service::{SessionError, State};
+use crate::service::{Service, SessionError, State};
 
 /// A decoded renewal.
 #[derive(Clone, Debug, Default)]
@@ -121,6 +121,37 @@ struct Caller {
     incarnation: u64,
     seq: u64,
     counts_requests: bool,
+}
+
+impl Caller {
+    /// Why a node gets nothing of a group whose quota counts what the node does not know of. A lease would let it use the
+    /// rate, and the quota would not hold.
+    fn counts_too_little(
+        &self,
+        service: &Service,
+        state: &mut State,
+        group: &str,
+        id: GroupId,
+        now: Time,
+    ) -> Option<String> {
+        let unit = state.leasing.engine.quota_unit(id);
+        if self.counts_requests || unit != Some(Unit::Requests) {
+            return None;
+        }
+        service.metrics.refuse("counts_no_requests");
+        service.metrics.granted("refused");
+        let client = self.name.as_str();
+        if let Some(renewals) = state.leasing.uncounted.add(now, 1) {
+            tracing::warn!(
+                client, %group, renewals,
+                "a node of a build before quotas of requests gets nothing of a group with one: upgrade the node"
+            );
+        }
+        Some(format!(
+            "group {group} counts in a quota of requests, and node {client} is of a build that cannot count them: upgrade \
+             the node, or take the quota away"
+        ))
+    }
 }
 
 /// Why a report was not counted.
@@ -341,7 +372,7 @@ impl LeasingCalls<'_> {
             self.service.metrics.granted("unknown_group");
             return Some(Answer::Grant(Grant::UnknownGroup, Vec::new()));
         }
-        if let Some(message) = self.counts_too_little(state, caller, &entry.group, id, now) {
+        if let Some(message) = caller.counts_too_little(self.service, state, &entry.group, id, now) {
             return Some(Answer::Refused(message));
         }
         let held = match state.leasing.engine.group_recovering_until(id).since(now).0 {
@@ -356,35 +387,6 @@ impl LeasingCalls<'_> {
         self.service.metrics.granted(status(&grant));
         let proof = state.leasing.sign(caller, id, ask, &grant, unix_us);
         Some(Answer::Grant(grant, proof))
-    }
-
-    /// Why a node gets nothing of a group whose quota counts what the node does not know of. A lease would let it use the
-    /// rate, and the quota would not hold.
-    fn counts_too_little(
-        &self,
-        state: &mut State,
-        caller: &Caller,
-        group: &str,
-        id: GroupId,
-        now: Time,
-    ) -> Option<String> {
-        let unit = state.leasing.engine.quota_unit(id);
-        if caller.counts_requests || unit != Some(Unit::Requests) {
-            return None;
-        }
-        self.service.metrics.refuse("counts_no_requests");
-        self.service.metrics.granted("refused");
-        let client = caller.name.as_str();
-        if let Some(renewals) = state.leasing.uncounted.add(now, 1) {
-            tracing::warn!(
-                client, %group, renewals,
-                "a node of a build before quotas of requests gets nothing of a group with one: upgrade the node"
-            );
-        }
-        Some(format!(
-            "group {group} counts in a quota of requests, and node {client} is of a build that cannot count them: upgrade \
-             the node, or take the quota away"
-        ))
     }
 
     /// The holding from before an unclean stop that the node proves.

@@ -101,7 +101,7 @@ async fn a_changed_unit_begins_again_and_what_is_used_is_kept_over_a_restart() {
     // The first commit of the window makes shares possible.
     while share.ceiling == 0 {
         let asked = waits(&node);
-        share = renews(&mut node, asked, true).await.requests.unwrap();
+        share = *renews(&mut node, asked, true).await.requests.unwrap();
     }
     let used = v1::RequestSpending { window: share.window, used: 9, ceiling: share.ceiling, offered_rate: 0 };
     let asked = v1::RenewEntry { requests: Some(used), ..waits(&node) };

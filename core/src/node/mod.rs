@@ -192,7 +192,7 @@ impl NodeGroup {
         }
         self.renewal.press();
         if self.budget.right().is_shadow() {
-            return Ok(self.start_over());
+            return Ok(start_over(&mut self.consumption, &mut self.quota));
         }
         self.consumption.throttled += 1;
         Err(self.refusal(now, cost))
@@ -241,7 +241,7 @@ impl NodeGroup {
         }
         self.renewal.press();
         if self.budget.right().is_shadow() {
-            return Ok(Acquired::Now(self.start_over()));
+            return Ok(Acquired::Now(start_over(&mut self.consumption, &mut self.quota)));
         }
         let large = self.turns().is_large(cost);
         if large && self.turns().waits_for_lump().is_none() {
@@ -320,13 +320,6 @@ impl NodeGroup {
         debug_assert!(self.budget.right().expires().is_none_or(|end| now < end), "I4: spent past the lease");
     }
 
-    /// An operation starts that is over a limit in shadow.
-    fn start_over(&mut self) -> Admitted {
-        self.consumption.throttled += 1;
-        self.quota.begin_over();
-        Admitted::Over
-    }
-
     /// Removes a waiter. False when the queue does not have it: `poll` has returned its outcome.
     pub fn cancel(&mut self, now: Time, waiter: WaiterId) -> bool {
         self.budget.advance(now);
@@ -403,7 +396,7 @@ impl NodeGroup {
             // They wait since before the limit was in shadow.
             let (id, _) = self.waiters.first()?;
             self.dismiss(now, id, false);
-            return Some((id, Ok(self.start_over())));
+            return Some((id, Ok(start_over(&mut self.consumption, &mut self.quota))));
         }
         let (deadline, late) = self.waiters.most_urgent()?;
         if deadline > now {
@@ -520,4 +513,11 @@ impl NodeGroup {
             quota: lease_end.and_then(|_| self.quota.left(now, &self.consumption)),
         }
     }
+}
+
+/// An operation starts that is over a limit in shadow.
+fn start_over(consumption: &mut Total, quota: &mut Quota) -> Admitted {
+    consumption.throttled += 1;
+    quota.begin_over();
+    Admitted::Over
 }
