@@ -17,6 +17,7 @@ use super::waits::{Waiting, Waits};
 use crate::answers::{cut_rows, one_group};
 use crate::definitions::catalog::Catalog;
 use crate::error::{AdminError, InField};
+use crate::identity::Sight;
 use crate::leasing::Leasing;
 use crate::limits::MAX_ROWS;
 use crate::name::GroupName;
@@ -149,22 +150,24 @@ impl LeasingCalls<'_> {
         table.truncated = cut_rows(&mut table.leases) | cut_rows(&mut table.groups);
         Ok(table)
     }
+}
 
-    /// Groups with leases, or waits within the last minute; and whether some are missing.
-    pub(crate) fn groups(&self) -> Result<(Vec<GroupRow>, bool), AdminError> {
-        let now = self.service.clock().now();
-        let state = self.service.lock();
-        let waited: BTreeSet<GroupId> = state.accounts.with_waits().collect();
-        let chosen = state.definitions.chosen(self.sight, None, &state.leasing.active, &waited)?;
-        let rows = chosen.filter_map(|group| state.group_row(group, now));
+impl State {
+    /// Groups with leases, or waits within the last minute, of those that somebody sees; and whether some are missing.
+    pub(crate) fn group_rows(
+        &self,
+        sight: Sight<'_>,
+        now: Time,
+    ) -> Result<(Vec<GroupRow>, bool), AdminError> {
+        let waited: BTreeSet<GroupId> = self.accounts.with_waits().collect();
+        let chosen = self.definitions.chosen(sight, None, &self.leasing.active, &waited)?;
+        let rows = chosen.filter_map(|group| self.group_row(group, now));
         let rows = rows.filter(|row| row.view.leases > 0 || row.waits.is_some());
         let mut rows: Vec<_> = rows.take(MAX_ROWS + 1).collect();
         let truncated = cut_rows(&mut rows);
         Ok((rows, truncated))
     }
-}
 
-impl State {
     fn group_row(&self, (id, name): (GroupId, &GroupName), now: Time) -> Option<GroupRow> {
         let view = self.leasing.engine.group_view(id)?;
         Some(GroupRow {

@@ -15,6 +15,7 @@ use super::{Web, typed};
 use crate::accounts::live::second;
 use crate::error::AdminError;
 use crate::grpc::statement_row;
+use crate::identity::Sight;
 use crate::message;
 
 /// Changes of a group that its page shows; the log has pages of the others.
@@ -25,15 +26,15 @@ const BINDINGS: u32 = 200;
 const DEAREST: u32 = 5;
 
 /// Whose groups: of a tenant, or all.
-type Sight = Option<String>;
+type Whose = Option<String>;
 
 /// What was read for one viewer and serves others.
 #[derive(Default)]
 pub(super) struct Shared {
-    of: Mutex<BTreeMap<Sight, Read>>,
+    of: Mutex<BTreeMap<Whose, Read>>,
 }
 
-/// What was read last for a sight.
+/// What was read last of some groups.
 #[derive(Clone)]
 struct Read {
     /// The second in which it was.
@@ -46,7 +47,7 @@ struct Read {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Sight, Read>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Whose, Read>> {
         self.of.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -54,18 +55,18 @@ impl Shared {
 impl Web {
     /// All groups that this viewer sees, as they are in this second, and what they used in the last ones.
     pub(super) fn now(&self, visitor: &Visitor) -> Result<(Arc<Present>, Arc<Seconds>), AdminError> {
-        let sight = visitor.tenant().map(str::to_owned);
+        let whose: Whose = visitor.tenant().map(str::to_owned);
         let second = second(self.service.clock().now());
         // The lock is held while they are read: who comes meanwhile would read the same.
         let mut shared = self.shared.lock();
-        let known = shared.get(&sight).cloned();
+        let known = shared.get(&whose).cloned();
         if let Some(known) = known.as_ref().filter(|known| known.second == second) {
             return Ok((Arc::clone(&known.present), Arc::clone(&known.seconds)));
         }
         shared.retain(|_, read| second.saturating_sub(read.second) < 60);
         let read = self.read(visitor, second, known)?;
         let now = (Arc::clone(&read.present), Arc::clone(&read.seconds));
-        shared.insert(sight, read);
+        shared.insert(whose, read);
         Ok(now)
     }
 
@@ -84,7 +85,8 @@ impl Web {
             group.total = Charged { operations: row.total.operations, micro_ru: row.total.ru().0 };
             group.throttled = row.total.throttled;
         }
-        let (rows, rows_are_cut) = self.service.leasing().seen_by(visitor.identity()).groups()?;
+        let sight = Sight::of(visitor.identity());
+        let (rows, rows_are_cut) = self.service.lock().group_rows(sight, self.service.clock().now())?;
         for row in rows {
             let Some(group) = present.group_mut(row.group.as_str()) else { continue };
             (group.leased, group.demand) = (row.view.committed, row.view.demand);
