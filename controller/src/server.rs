@@ -29,7 +29,7 @@ use tonic_health::server::{HealthReporter, health_reporter};
 
 use crate::alarms::{AlarmSettings, Alarms};
 use crate::clock::{Clock, duration};
-use crate::cluster::{Namesake, Roster, doubt};
+use crate::cluster::{Namesake, doubt};
 use crate::config::{Authentication, Config, ConfigError};
 use crate::grpc::{AdminAdapter, GrantsAdapter, StatementsAdapter};
 use crate::identity::guard::Guard;
@@ -149,7 +149,7 @@ impl Controller {
         clock: Clock,
     ) -> Result<Running, StartError> {
         let settings = settings(&config);
-        Self::begin(config, store, clock, settings, None).await
+        Self::begin(config, store, clock, settings, |_| ()).await
     }
 
     /// The same with settings of the service that the configuration does not have.
@@ -158,7 +158,7 @@ impl Controller {
         store: Arc<dyn Store>,
         clock: Clock,
         settings: ServiceConfig,
-        cluster: Option<Arc<Roster>>,
+        before_it_answers: impl FnOnce(&Arc<Service>),
     ) -> Result<Running, StartError> {
         check(&config)?;
         let is_guarded = config.authentication() == Authentication::Required;
@@ -172,7 +172,8 @@ impl Controller {
         let grpc_addr = local("grpc_listen", config.grpc_listen, &grpc)?;
         let rest_addr = local("http_listen", config.http_listen, &http)?;
         let loading = tokio::task::spawn_blocking(move || Service::load(store, settings, clock)).await;
-        let service = loaded(loading, &config.store, cluster)?;
+        let service = loaded(loading, &config.store)?;
+        before_it_answers(&service);
 
         let exporter = config.traces.map(|settings| trace(settings, &service));
         let failures: Arc<Failures> = Arc::default();
@@ -380,20 +381,14 @@ fn expire(service: Arc<Service>, stopped: flag::Receiver<bool>) -> JoinHandle<()
     })
 }
 
-/// The service that was loaded from the store at `path`, among the controllers of its cluster.
+/// The service that was loaded from the store at `path`.
 fn loaded(
     loading: Result<Result<Service, StoreError>, JoinError>,
     path: &Path,
-    cluster: Option<Arc<Roster>>,
 ) -> Result<Arc<Service>, StartError> {
     let damaged = |error: StoreError| StartError::Load { path: path.to_owned(), reason: error.to_string() };
     let loaded = loading.map_err(|error| StartError::Internal(error.to_string()))?;
-    let service = Arc::new(loaded.map_err(damaged)?);
-    if let Some(cluster) = cluster {
-        // It was loaded a moment ago, and has none yet.
-        let _ = service.beside().cluster.set(cluster);
-    }
-    Ok(service)
+    Ok(Arc::new(loaded.map_err(damaged)?))
 }
 
 /// Stores consumption. Failures are counted and logged where they happen, and the next round tries again.

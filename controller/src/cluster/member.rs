@@ -22,7 +22,7 @@ use crate::config::{ClusterSettings, Config, FENCE_OF_A_CLUSTER};
 use crate::limits::{MAX_GRPC_CONNECTIONS, MAX_REST_CONNECTIONS};
 use crate::metrics::Metrics;
 use crate::server::{Controller, StartError, StopError, check, listen, settings};
-use crate::service::{ServiceConfig, Succession};
+use crate::service::{Service, ServiceConfig, Succession};
 use crate::store::replicated::{FilePlace, MemberRecord, Members, Owner, Settings};
 
 /// Time for connections of a standby to end when it begins to lead: their callers wait for that.
@@ -287,8 +287,13 @@ impl Turns {
         let settings = ServiceConfig { instance: Some(instance), succession, ..settings(&self.config) };
         let config = self.config.clone();
         let mut drains = self.roster.drains();
-        let roster = Some(Arc::clone(&self.roster));
-        let began = Controller::begin(config, Arc::clone(&store) as _, clock, settings, roster).await;
+        let before_it_answers = |service: &Arc<Service>| {
+            // It was loaded a moment ago, and has none yet.
+            let _ = service.beside().cluster.set(Arc::clone(&self.roster));
+            leadership.keeps_open(service);
+        };
+        let began =
+            Controller::begin(config, Arc::clone(&store) as _, clock, settings, before_it_answers).await;
         let running = match began {
             Ok(running) => running,
             Err(error) => {
@@ -300,7 +305,6 @@ impl Turns {
                 return Err(error.into());
             }
         };
-        leadership.keeps_open(running.service());
         let mut stopped = self.stopped.clone();
         let end = tokio::select! {
             _ = stopped.wait_for(|stopped| *stopped) => Ended::Stopped,
@@ -321,7 +325,7 @@ impl Turns {
         if store.has_ended() {
             // It was deposed and had not heard of it: what it could not save, its successor has.
             tracing::warn!("the log has another owner; nothing is left to hand over");
-            return Ok(Ended::Stopped);
+            return Ok(end);
         }
         let left = spawn_blocking(move || leave(&store, &service)).await;
         if let Ok(Err(error)) = left {
