@@ -13,6 +13,7 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
 
+use crate::clock::monotonic_us;
 use crate::endpoints;
 use crate::error::CliError;
 use crate::token::check_endpoint;
@@ -22,6 +23,10 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 /// How long one of several controllers may take to say whether it leads: one that stands still never does, and another
 /// one may lead by now.
 const LEADS_WITHIN: Duration = Duration::from_secs(2);
+/// How long commands wait for one of several controllers to lead, in microseconds: a takeover takes a second or two.
+const TAKEOVER_WITHIN_US: u64 = 5_000_000;
+/// Between two looks for it.
+const LOOK: Duration = Duration::from_millis(100);
 /// How long an answer may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// The metadata key that carries the actor into the audit log.
@@ -63,22 +68,35 @@ impl Interceptor for Actor {
 }
 
 impl Admin {
-    /// Connects to the controller at `endpoint` on behalf of `actor`; of several, to the first that leads.
+    /// Connects to the controller at `endpoint` on behalf of `actor`; of several, to the first that leads. If some answer
+    /// and none leads, one takes over: it is waited for.
     pub(crate) async fn connect(
         endpoint: &str,
         actor: &str,
         tls: &ClientFiles,
         token: Option<Token>,
     ) -> Result<Self, CliError> {
-        let mut others: Vec<&str> = endpoints::each(endpoint).collect();
-        let last = others.pop().unwrap_or_default();
-        for other in others {
-            match Self::connect_to(other, actor, tls, token.clone()).await {
-                Ok(admin) if admin.leads().await => return Ok(admin),
-                Ok(_) | Err(CliError::Unreachable { .. }) => {}
-                Err(error) => return Err(error),
+        let all: Vec<&str> = endpoints::each(endpoint).collect();
+        let [others @ .., last] = all.as_slice() else {
+            return Self::connect_to("", actor, tls, token).await;
+        };
+        let until_us = monotonic_us().saturating_add(TAKEOVER_WITHIN_US);
+        while !others.is_empty() {
+            let mut some_answer = false;
+            for one in &all {
+                match Self::connect_to(one, actor, tls, token.clone()).await {
+                    Ok(admin) if admin.leads().await => return Ok(admin),
+                    Ok(_) => some_answer = true,
+                    Err(CliError::Unreachable { .. }) => {}
+                    Err(error) => return Err(error),
+                }
             }
+            if !some_answer || monotonic_us() >= until_us {
+                break;
+            }
+            tokio::time::sleep(LOOK).await;
         }
+        // It says what is wrong.
         Self::connect_to(last, actor, tls, token).await
     }
 

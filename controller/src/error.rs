@@ -100,12 +100,23 @@ pub enum AdminError {
         /// The limit.
         limit: usize,
     },
-    /// The store failed; nothing was changed.
-    #[error("the change was not stored and is not in force: {0}")]
+    /// The store failed; nothing is in force.
+    #[error("{what}{0}", what = not_stored(.0))]
     Store(#[from] StoreError),
     /// The engine or the store refused what the controller had checked: a defect of the controller.
     #[error("internal error: {0}")]
     Internal(String),
+}
+
+/// What became of a change that the store did not take.
+fn not_stored(error: &StoreError) -> &'static str {
+    match error {
+        // It may have got there before the answer was lost.
+        StoreError::Shared { .. } | StoreError::Parted { .. } => {
+            "it is not known whether the change was stored; look before you repeat it: "
+        }
+        _ => "the change was not stored and is not in force: ",
+    }
 }
 
 /// The kind of an error, which adapters map to the codes of their protocols.

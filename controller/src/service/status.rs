@@ -80,7 +80,7 @@ impl Service {
         let failures = self.metrics.commit_failures.get();
         if failures > 0 {
             warnings.push(format!(
-                "{failures} store commits failed since start; check the disk and its free space"
+                "{failures} store commits failed since start; check the disk and its free space, or in a cluster etcd"
             ));
         }
         warnings.extend(alarms);
