@@ -14,6 +14,10 @@ use crate::clock::duration;
 const FIRST: Duration = Duration::from_millis(50);
 /// Upper end of every later pause.
 const LONGEST: Duration = Duration::from_secs(5);
+/// A stream that lasted so long was no failure. With five seconds, nodes whose controllers change every few seconds wait
+/// longer and longer, until their leases end; with a tenth of a second, a controller that fails at each first renewal is
+/// asked as fast as the first pauses allow.
+const LASTED: Duration = Duration::from_secs(1);
 
 /// Counts failures in a row.
 #[derive(Debug)]
@@ -40,7 +44,7 @@ impl Backoff {
 
     /// A stream lasted this long. One that ends at once is a failure like any other.
     pub(crate) fn lasted(&mut self, time: Span) {
-        if duration(time) >= LONGEST {
+        if duration(time) >= LASTED {
             self.failures = 0;
         }
     }
@@ -57,11 +61,12 @@ mod tests {
             let ceiling = FIRST.saturating_mul(1 << failure.min(16)).min(LONGEST);
             assert!(backoff.pause() <= ceiling);
         }
-        backoff.lasted(Span::secs(5));
+        backoff.lasted(Span::secs(1));
         assert!(backoff.pause() <= FIRST);
-        backoff.lasted(Span::millis(10));
+        backoff.lasted(Span::millis(999));
         assert_eq!(backoff.failures, 1);
     }
+
     #[test]
     fn a_round_of_endpoints_counts_as_one_failure() {
         let mut backoff = Backoff::of(3);
