@@ -77,27 +77,38 @@ impl Admin {
         token: Option<Token>,
     ) -> Result<Self, CliError> {
         let all: Vec<&str> = endpoints::each(endpoint).collect();
-        let [others @ .., last] = all.as_slice() else {
-            return Self::connect_to("", actor, tls, token).await;
-        };
+        if all.len() > 1
+            && let Some(leader) = Self::leader_of(&all, actor, tls, token.as_ref()).await?
+        {
+            return Ok(leader);
+        }
+        // One of several says what is wrong.
+        Self::connect_to(all.last().copied().unwrap_or_default(), actor, tls, token).await
+    }
+
+    /// The first of several controllers that leads; `None` if none does in time, or none answers.
+    async fn leader_of(
+        all: &[&str],
+        actor: &str,
+        tls: &ClientFiles,
+        token: Option<&Token>,
+    ) -> Result<Option<Self>, CliError> {
         let until_us = monotonic_us().saturating_add(TAKEOVER_WITHIN_US);
-        while !others.is_empty() {
+        loop {
             let mut some_answer = false;
-            for one in &all {
-                match Self::connect_to(one, actor, tls, token.clone()).await {
-                    Ok(admin) if admin.leads().await => return Ok(admin),
+            for one in all {
+                match Self::connect_to(one, actor, tls, token.cloned()).await {
+                    Ok(admin) if admin.leads().await => return Ok(Some(admin)),
                     Ok(_) => some_answer = true,
                     Err(CliError::Unreachable { .. }) => {}
                     Err(error) => return Err(error),
                 }
             }
             if !some_answer || monotonic_us() >= until_us {
-                break;
+                return Ok(None);
             }
             tokio::time::sleep(LOOK).await;
         }
-        // It says what is wrong.
-        Self::connect_to(last, actor, tls, token).await
     }
 
     /// Whether the controller leads: a standby takes no call, of anybody, nor does one that may have a successor take

@@ -3,9 +3,10 @@
 //! Nodes lease shares of what is left. A share is a ceiling: the node's use within the window, operations under way at
 //! their estimates, stays below it. All ceilings that were ever given in a window add up to at most the quota, so that
 //! nothing that a node does, or that happens to it, uses more; what operations cost beyond their estimates is added when
-//! it is reported, and leaves less for others. A request counts when it begins, and shares are whole requests. A share that a node did not use comes back with its renewal. If the
-//! node is gone, its share is lost for the rest of the window, unless it returns. So shares shrink with what is left:
-//! half of it stays with the controller, and who leaves takes little along.
+//! it is reported, and leaves less for others. A request counts when it begins, and shares are whole requests. A share
+//! that a node did not use comes back with its renewal. If the node is gone, its share is lost for the rest of the
+//! window, unless it returns. So shares shrink with what is left: half of it stays with the controller, and who leaves
+//! takes little along.
 //!
 //! The caller opens windows, by the calendar, and keeps a mark on disk up to which shares are given: what an unclean
 //! stop may have lost is counted as used.

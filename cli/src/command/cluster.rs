@@ -7,6 +7,7 @@ use serde::Serialize;
 use tidegate_controller::quantity::parse_span;
 use tidegate_core::units::Span;
 use tidegate_proto::v1;
+use tonic::Code;
 
 use crate::admin::Admin;
 use crate::args::Global;
@@ -192,9 +193,10 @@ async fn look(endpoint: &str, global: &Global) -> Result<ControllerView, CliErro
     let asked = async {
         let admin = Admin::connect(endpoint, &global.actor, &global.tls(), token).await?;
         let status = admin.calls().status(v1::StatusRequest {}).await.map_err(admin.failed())?.into_inner();
-        // One that leads no cluster is alone, and refuses.
-        let of = admin.calls().list_controllers(v1::ListControllersRequest {}).await.ok();
-        Ok((status, of.map(|of| of.into_inner()), admin.leads().await))
+        // One that leads no cluster is alone, and refuses; one that may have a successor takes no call.
+        let of = admin.calls().list_controllers(v1::ListControllersRequest {}).await;
+        let takes_calls = of.as_ref().err().is_none_or(|status| status.code() != Code::Unavailable);
+        Ok((status, of.ok().map(|of| of.into_inner()), takes_calls))
     };
     let silent = |role, says| ControllerView {
         endpoint: endpoint.to_owned(),

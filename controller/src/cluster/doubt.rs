@@ -1,5 +1,5 @@
 //! A leader that is cut off from the shared store may have a successor: what it knows of definitions, usage and nodes may
-//! be older than what another one has acknowledged. It answers no call about them, and says why; its status it tells.
+//! be older than what another one has acknowledged. It answers no call about them but for its status, and says why.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(crate) fn grpc(routes: Router, ask: Ask) -> Router {
     routes.layer(from_fn_with_state(ask, async |State(ask): State<Ask>, request: Request, next: Next| {
         let path = request.uri().path();
         let is_about = path.starts_with("/tidegate.v1.Admin/") && !path.ends_with("/Status");
-        match doubt(is_about, &ask) {
+        match is_about.then(|| doubt(&ask)).flatten() {
             Some(why) => Status::unavailable(why).into_http(),
             None => next.run(request).await,
         }
@@ -40,7 +40,7 @@ pub(crate) fn rest(routes: Router, ask: Ask) -> Router {
     routes.layer(from_fn_with_state(ask, async |State(ask): State<Ask>, request: Request, next: Next| {
         let path = request.uri().path();
         let is_about = path.starts_with("/v1/") && path != "/v1/status";
-        match doubt(is_about, &ask) {
+        match is_about.then(|| doubt(&ask)).flatten() {
             Some(why) => closed(&why),
             None => next.run(request).await,
         }
@@ -52,11 +52,8 @@ fn closed(why: &str) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response()
 }
 
-fn doubt(is_about: bool, ask: &Ask) -> Option<String> {
-    match ask() {
-        Some(why @ Silence::CutOff(_)) if is_about => Some(why.to_string()),
-        _ => None,
-    }
+fn doubt(ask: &Ask) -> Option<String> {
+    ask().filter(|why| matches!(why, Silence::CutOff(_))).map(|why| why.to_string())
 }
 
 #[cfg(test)]

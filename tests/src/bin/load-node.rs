@@ -1,7 +1,8 @@
 //! A node that does nothing but be charged: in each group, operations of random cost one after another, all logged.
 //!
-//! `load-node [--no-journal] ENDPOINT[,ENDPOINT…] IDENTITY FOLDER WORK…`, with the works of `tidegate_tests::process::load`. Ends on
-//! SIGTERM once everything is reported; exit status 3 when something was not confirmed in time, 1 when anything else fails.
+//! `load-node [--no-journal] ENDPOINT[,ENDPOINT…] IDENTITY FOLDER WORK…`, with the works of
+//! `tidegate_tests::process::load`. Ends on SIGTERM once everything is reported; exit status 3 when something was not
+//! confirmed in time, 1 when anything else fails.
 
 use std::env;
 use std::path::Path;

@@ -1,6 +1,6 @@
-//! Windows of a quota beside a plain list of what was given in them: amounts, units, periods and zones that change, quotas that
-//! are taken away and put back, commits under way that succeed or fail, time that passes. After each step, a controller
-//! that starts on what is on disk counts in the present window all that was given in it.
+//! Windows of a quota beside a plain list of what was given in them: amounts, units, periods and zones that change,
+//! quotas that are taken away and put back, commits under way that succeed or fail, time that passes. After each step, a
+//! controller that starts on what is on disk counts in the present window all that was given in it.
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;

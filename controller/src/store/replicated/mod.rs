@@ -10,7 +10,8 @@
 //! * `bytes`, `segment`, `checkpoint`: what is stored there, as bytes.
 //! * `scope`: what goes into the log, and what belongs to one file. `known`, `growth`: rows of counters as what they
 //!   grew by.
-//! * `follower`, `ready`, `restore`: from the log to the local store; `comparing`: whether they say the same. `owned`, `writing`: the owner's half.
+//! * `follower`, `ready`, `restore`: from the log to the local store; `comparing`: whether they say the same.
+//!   `owned`, `writing`: the owner's half.
 //! * `members`: which controllers there are.
 //!
 //! When the owner is gone is not decided here: a follower looks, its caller's clock judges, and
