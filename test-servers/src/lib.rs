@@ -19,7 +19,9 @@ use std::fs::File;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::ops::Range;
+use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -174,7 +176,10 @@ impl Drop for Site {
     }
 }
 
-/// A loopback port that nobody listens on, and that this process has not chosen before.
+/// A loopback port that nobody listens on, and that no process has chosen here before that still lives.
+///
+/// A server that binds its port late would else share it with one that another process starts: the second to come ends,
+/// and its test asks the first.
 ///
 /// # Errors
 /// There is none.
@@ -185,12 +190,26 @@ pub fn free_port() -> Result<u16, ServerError> {
         // Processes at the same time begin at different ports.
         let place = std::process::id().wrapping_mul(97).wrapping_add(CHOSEN.fetch_add(1, Ordering::Relaxed));
         let port = PORTS.start.saturating_add(u16::try_from(place % ports).unwrap_or_default());
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+        if reserved(port)? && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
             return Ok(port);
         }
     }
     let said = format!("all from {} to {} are taken", PORTS.start, PORTS.end);
     Err(ServerError::Failed { what: "the choice of a port".to_owned(), said })
+}
+
+/// Reserves a port among all processes that choose one here, until this one ends: by a name that the kernel gives to
+/// one socket at a time and takes back with it.
+fn reserved(port: u16) -> Result<bool, ServerError> {
+    let name = SocketAddr::from_abstract_name(format!("tidegate-port-{port}"));
+    match UnixDatagram::bind_addr(&name.map_err(io_error("name a socket"))?) {
+        Ok(socket) => {
+            std::mem::forget(socket);
+            Ok(true)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(false),
+        Err(error) => Err(io_error("reserve a port")(error)),
+    }
 }
 
 /// Makes a file or folder the server's.
@@ -255,5 +274,7 @@ mod tests {
         let ports = [(); 100].map(|()| free_port().unwrap());
         assert!(ports.iter().all(|port| PORTS.contains(port)));
         assert_eq!(std::collections::BTreeSet::from(ports).len(), ports.len());
+        // For other processes, too.
+        assert!(ports.iter().all(|port| !reserved(*port).unwrap()));
     }
 }
