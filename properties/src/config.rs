@@ -169,11 +169,12 @@ fn cluster(config: &Config) -> String {
     let endpoints: Vec<String> = etcd.endpoints.iter().map(|endpoint| quoted(endpoint).to_string()).collect();
     format!(
         "etcd_endpoints = [{}]\ncluster_name = {}\ncluster_prefix = {}\ncluster_seed = {}\n\
-         etcd_plaintext_off_loopback = {}\n{}{}{}{}{}{}",
+         cluster_strict = {}\netcd_plaintext_off_loopback = {}\n{}{}{}{}{}{}",
         endpoints.join(", "),
         quoted(&cluster.name),
         quoted(&cluster.prefix),
         cluster.seed,
+        cluster.strict,
         etcd.plaintext,
         line("cluster_address", cluster.address.as_deref()),
         path("etcd_ca", etcd.ca.as_deref()),

@@ -21,6 +21,8 @@ async fn a_cluster_loses_and_doubles_nothing_whatever_fails_and_somebody_leads_a
         load_node: Path::new(env!("CARGO_BIN_EXE_load-node")).to_owned(),
         seed: SEED,
         cluster: true,
+        // The default has the test of takeovers.
+        strict: true,
         kills: FAULTS,
         // Only a run that hangs takes so long.
         limit: Duration::from_secs(600),

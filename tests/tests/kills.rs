@@ -25,6 +25,7 @@ async fn nothing_is_lost_or_doubled_by_kills_stops_and_cuts() {
         limit: Duration::from_secs(600),
         progress: false,
         cluster: false,
+        strict: false,
     };
     // Kept unless the test passes.
     folder.disable_cleanup(true);

@@ -171,6 +171,9 @@ struct ClusterArgs {
     /// Begin an empty cluster with what the local store holds.
     #[arg(long)]
     cluster_seed: bool,
+    /// Let answers to nodes wait for a beat, so that a leader whose machine was halted, clocks and all, grants nothing.
+    #[arg(long)]
+    cluster_strict: bool,
     /// Authorities that sign the certificates of etcd, in PEM; those the machine trusts when left out.
     #[arg(long, value_name = "FILE")]
     etcd_ca: Option<String>,
@@ -330,6 +333,7 @@ fn overlaid(mut file: toml::Table, args: &ControllerArgs) -> Result<toml::Table,
         ("plaintext_off_loopback", args.tls.plaintext_off_loopback),
         ("trace_plaintext_off_loopback", args.traces.trace_plaintext_off_loopback),
         ("cluster_seed", args.cluster.cluster_seed),
+        ("cluster_strict", args.cluster.cluster_strict),
         ("etcd_plaintext_off_loopback", args.cluster.etcd_plaintext_off_loopback),
     ];
     for (key, _) in given_up.into_iter().filter(|(_, given)| *given) {

@@ -133,6 +133,7 @@ fn in_force(config: &Config) -> Vec<(&'static str, String)> {
         ("cluster_prefix", cluster.map_or_else(none, |cluster| cluster.prefix.clone())),
         ("cluster_address", cluster.and_then(|cluster| cluster.address.clone()).unwrap_or_else(none)),
         ("cluster_seed", cluster.is_some_and(|cluster| cluster.seed).to_string()),
+        ("cluster_strict", cluster.is_some_and(|cluster| cluster.strict).to_string()),
     ]
 }
 

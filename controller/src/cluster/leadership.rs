@@ -11,6 +11,7 @@ use tidegate_core::units::{Span, Time};
 use tokio::sync::watch as flag;
 use tokio::task::spawn_blocking;
 
+use super::strict::Gate;
 use crate::clock::{Clock, duration};
 use crate::leasing::fence::beaten;
 use crate::service::{Service, Silence};
@@ -39,9 +40,11 @@ impl Leadership {
         store: &Arc<ReplicatedStore>,
         clock: Clock,
         fence: Span,
+        is_strict: bool,
         over: flag::Sender<bool>,
     ) -> std::io::Result<Self> {
-        let mut this = Self { ending: Arc::default(), kept: Arc::default(), threads: Vec::new() };
+        let kept = Arc::new(Kept::new(is_strict.then_some(fence)));
+        let mut this = Self { ending: Arc::default(), kept, threads: Vec::new() };
         let beats = Beats::new(Arc::clone(store), clock, fence, Arc::clone(&this.kept), over);
         let ending = Arc::clone(&this.ending);
         this.threads.push(Builder::new().name("beats".to_owned()).spawn(move || beats.go_on(&ending))?);
@@ -85,14 +88,26 @@ pub(super) fn leave(store: &ReplicatedStore, service: &Service) -> Result<(), St
     store.leave()
 }
 
-/// The service that beats keep open, once it is loaded.
-#[derive(Default)]
-pub(super) struct Kept(Mutex<(Option<Arc<Service>>, Option<Time>)>);
+/// What beats keep open: the fence of the service, once that is loaded, and the gate of its answers.
+pub(super) struct Kept {
+    service: Mutex<(Option<Arc<Service>>, Option<Time>)>,
+    /// `None`: answers wait for no beat.
+    gate: Option<Arc<Gate>>,
+}
 
 impl Kept {
+    /// With a fence, answers wait for beats.
+    pub(super) fn new(strict: Option<Span>) -> Self {
+        Self { service: Mutex::default(), gate: strict.map(|fence| Arc::new(Gate::new(fence))) }
+    }
+
     /// From now on, beats keep the fence of this service open; so does the newest that is stored already.
     pub(super) fn open(&self, service: &Arc<Service>) {
         let mut kept = self.lock();
+        if let Some(gate) = &self.gate {
+            // It was loaded a moment ago, and has none yet.
+            let _ = service.beside().gate.set(Arc::clone(gate));
+        }
         if let Some(sent) = kept.1 {
             beaten(service, sent);
         }
@@ -106,10 +121,13 @@ impl Kept {
             beaten(service, sent);
         }
         kept.1 = Some(sent);
+        if let Some(gate) = &self.gate {
+            gate.stored(sent);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, (Option<Arc<Service>>, Option<Time>)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.service.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -138,12 +156,18 @@ impl Beats {
     fn go_on(mut self, ending: &AtomicBool) {
         while !ending.load(Ordering::Acquire) {
             let Some(pause) = self.step() else { return };
-            park_timeout(duration(pause));
+            match &self.kept.gate {
+                Some(gate) => gate.rest(&self.clock, pause, ending),
+                None => park_timeout(duration(pause)),
+            }
         }
     }
 
     /// Writes one beat. Returns when the next is due; `None`: the log has another owner.
     pub(super) fn step(&mut self) -> Option<Span> {
+        if let Some(gate) = &self.kept.gate {
+            gate.sending();
+        }
         let sent = self.clock.now();
         match self.store.beat() {
             Ok(()) => {

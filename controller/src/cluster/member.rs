@@ -279,7 +279,7 @@ impl Turns {
         let clock = Clock::start();
         let fence = self.config.fence.unwrap_or(FENCE_OF_A_CLUSTER);
         let (over, mut is_over) = flag::channel(false);
-        let leadership = Leadership::begin(&store, clock.clone(), fence, over);
+        let leadership = Leadership::begin(&store, clock.clone(), fence, self.cluster.strict, over);
         let leadership = leadership.map_err(|error| StartError::Internal(error.to_string()))?;
         // Beats come first: others count the time from the take.
         doors.close().await;

@@ -3,8 +3,9 @@
 //! The log's owner is in the shared store, and every write compares it. It leads as long as its beats are stored there:
 //! it speaks to nodes until its fence after the sending of the last one. `observer` judges by a clock of its own when
 //! the owner is silent; `standby` follows the log until then and takes it over; `leadership` writes beats. `member` takes
-//! turns at both, `waiting` is what a standby answers, and `doubt` what a leader does not that may have a successor. Beside
-//! that, `presence` shows that a controller runs, `roster` is which others do, and `calls` what operators ask and want.
+//! turns at both, `waiting` is what a standby answers, `doubt` what a leader does not that may have a successor, and
+//! `strict` what its answers wait for. Beside that, `presence` shows that a controller runs, `roster` is which others do,
+//! and `calls` what operators ask and want.
 
 mod calls;
 pub(crate) mod doubt;
@@ -14,6 +15,7 @@ mod observer;
 mod presence;
 mod roster;
 mod standby;
+mod strict;
 #[cfg(test)]
 mod tests;
 mod waiting;
@@ -23,3 +25,4 @@ pub(crate) use calls::LONGEST_REST;
 pub use member::{EndError, Member};
 pub use presence::Namesake;
 pub(crate) use roster::Roster;
+pub(crate) use strict::Gate;

@@ -6,6 +6,7 @@ mod judge;
 mod link;
 mod machine;
 mod nodes;
+mod strict;
 mod world;
 
 use std::sync::Arc;
@@ -38,7 +39,7 @@ fn run(seed: u64) -> Course {
     let draws = Draws::new(!seed);
     let fences = [(); 3].map(|()| draws.among(&[FENCE, FENCE, FENCE, LONGER]));
     let longest = fences.iter().map(|fence| fence.0).max().unwrap();
-    let world = World::new(seed, fences);
+    let world = World::new(seed, fences, false);
     world.pass(world.draws.below(SECOND));
     world.storm();
     world.pass(10 * SECOND + world.draws.below(20 * SECOND));
@@ -89,7 +90,7 @@ fn one_controller_speaks_at_a_time_nothing_is_lost_and_somebody_speaks_again() {
 
 /// A world in which the first controller leads, and the others stand by.
 fn led_by_the_first(seed: u64, fences: [Span; 3]) -> Arc<World> {
-    let world = World::new(seed, fences);
+    let world = World::new(seed, fences, false);
     world.machines.iter().skip(1).for_each(|machine| machine.lock().main_at = 300 * MS);
     world.pass(2 * SECOND);
     assert_eq!(Judge::speaker(&world).map(|(at, ..)| at), Some(0));

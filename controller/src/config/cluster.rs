@@ -21,6 +21,8 @@ pub struct ClusterSettings {
     pub address: Option<String>,
     /// Whether an empty cluster begins with what the local store holds.
     pub seed: bool,
+    /// Whether the leader's answers to nodes wait for a beat, so that no grant depends on its clock.
+    pub strict: bool,
     /// Where etcd is.
     pub etcd: EtcdSettings,
 }
@@ -41,6 +43,7 @@ pub(super) fn cluster(reader: &mut Reader) -> Option<ClusterSettings> {
     let prefix = reader.line("cluster_prefix");
     let address = reader.line("cluster_address");
     let seed = reader.switch("cluster_seed");
+    let strict = reader.switch("cluster_strict");
     if endpoints.is_none() {
         let idle = [
             ("etcd_ca", written.ca.is_some()),
@@ -53,6 +56,7 @@ pub(super) fn cluster(reader: &mut Reader) -> Option<ClusterSettings> {
             ("cluster_prefix", prefix.is_some()),
             ("cluster_address", address.is_some()),
             ("cluster_seed", seed.is_some()),
+            ("cluster_strict", strict.is_some()),
         ];
         for (key, _) in idle.into_iter().filter(|(_, given)| *given) {
             reader.refuse(key, "has no effect without etcd_endpoints; write the members of etcd there");
@@ -88,7 +92,8 @@ pub(super) fn cluster(reader: &mut Reader) -> Option<ClusterSettings> {
             return None;
         }
     };
-    Some(ClusterSettings { name: name?, prefix, address, seed: seed.unwrap_or_default(), etcd })
+    let (seed, strict) = (seed.unwrap_or_default(), strict.unwrap_or_default());
+    Some(ClusterSettings { name: name?, prefix, address, seed, strict, etcd })
 }
 
 /// Whether the text is where gRPC can be: a scheme, a host and a port.
@@ -116,16 +121,16 @@ mod tests {
         assert_eq!(config.fence, Some(FENCE_OF_A_CLUSTER), "a cluster has a fence");
         let cluster = config.cluster.unwrap();
         assert_eq!((cluster.name.as_str(), cluster.prefix.as_str()), ("north", "tidegate/"));
-        assert!(cluster.address.is_none() && !cluster.seed);
+        assert!(cluster.address.is_none() && !cluster.seed && !cluster.strict);
         let text = "etcd_endpoints = [\"https://a.example:2379\", \"https://b.example:2379\"]\netcd_ca = \"ca.pem\"\n\
             etcd_cert = \"c.pem\"\netcd_key = \"k.pem\"\netcd_user = \"tidegate\"\netcd_password_file = \"p\"\n\
             cluster_name = \"c-1\"\ncluster_prefix = \"rates/\"\ncluster_address = \"https://c1.example:7420\"\n\
-            cluster_seed = true\nfence = \"3s\"\n";
+            cluster_seed = true\ncluster_strict = true\nfence = \"3s\"\n";
         let config = Config::parse(text).unwrap();
         let cluster = config.cluster.unwrap();
         assert_eq!(cluster.prefix, "rates/");
         assert_eq!(cluster.address.as_deref(), Some("https://c1.example:7420"));
-        assert!(cluster.seed && config.fence.is_some_and(|fence| fence.0 == 3_000_000));
+        assert!(cluster.seed && cluster.strict && config.fence.is_some_and(|fence| fence.0 == 3_000_000));
         assert_eq!(Config::parse("").unwrap().cluster, None);
     }
 
@@ -135,6 +140,7 @@ mod tests {
             ("cluster_name = \"a\"", "cluster_name: has no effect without etcd_endpoints"),
             ("etcd_user = \"a\"", "etcd_user: has no effect without etcd_endpoints"),
             ("cluster_seed = false", "cluster_seed: has no effect without etcd_endpoints"),
+            ("cluster_strict = true", "cluster_strict: has no effect without etcd_endpoints"),
             ("etcd_endpoints = [\"http://127.0.0.1:2379\"]", "cluster_name: has to name this controller"),
             ("etcd_endpoints = []\ncluster_name = \"a\"", "etcd_endpoints: has 0 members"),
             ("etcd_endpoints = \"http://127.0.0.1:2379\"\ncluster_name = \"a\"", "etcd_endpoints: "),

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use tidegate_core::units::Time;
 use tidegate_proto::{PROTOCOL_VERSIONS, v1};
 use tokio::time::{interval, timeout};
 use tonic::{Status, Streaming};
@@ -139,9 +140,11 @@ async fn run(
             ask = asks.message() => match ask?.map(|message| message.kind) {
                 None => return Ok(()),
                 Some(Some(Ask::Renew(renew))) => {
+                    let came = service.clock().now();
                     let request = convert::renew(renew).map_err(|error| Status::invalid_argument(error.to_string()))?;
                     let renewed = spans::renew(service, session.client, session.session, request);
                     let renewed = renewed.map_err(|error| session_status(&error))?;
+                    confirmed(service, came).await?;
                     Answer::Granted(convert::granted(renewed))
                 }
                 Some(Some(Ask::Goodbye(goodbye))) => {
@@ -154,6 +157,12 @@ async fn run(
         };
         send(peer, answer).await?;
     }
+}
+
+/// Waits until a beat shows that what came in then may be answered, where answers wait for one.
+async fn confirmed(service: &Service, came: Time) -> Result<(), Status> {
+    let Some(gate) = service.beside().gate.get() else { return Ok(()) };
+    gate.passed(came).await.map_err(|silence| session_status(&silence.into()))
 }
 
 fn lower(epoch: u64, lowers: Vec<(name::GroupName, tidegate_core::units::Rate)>) -> Answer {

@@ -6,7 +6,7 @@ use tidegate_tls::Server;
 use tidegate_traces::Traces;
 
 use crate::alarms::Alarms;
-use crate::cluster::Roster;
+use crate::cluster::{Gate, Roster};
 
 /// What is beside the service.
 #[derive(Default)]
@@ -19,4 +19,6 @@ pub(crate) struct Beside {
     pub(crate) traces: OnceLock<Traces>,
     /// The controllers of its cluster.
     pub(crate) cluster: OnceLock<Arc<Roster>>,
+    /// What answers to nodes wait at, if they wait for a beat.
+    pub(crate) gate: OnceLock<Arc<Gate>>,
 }

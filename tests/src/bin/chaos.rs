@@ -9,12 +9,13 @@ use std::time::Duration;
 use tidegate_tests::process::chaos::Settings;
 use tidegate_tests::process::chaos::run::run;
 
-const USAGE: &str = "usage: chaos [--kills N | --cluster [--faults N]] [--seed S] [--minutes M] [--keep DIR]\n\
+const USAGE: &str = "usage: chaos [--kills N | --cluster [--strict] [--faults N]] [--seed S] [--minutes M] [--keep DIR]\n\
     runs a controller and four nodes under load and lets faults of seed S (1 unless told) happen until N processes\n\
     (1000 unless told) were killed with kill -9, about 80 a minute, or M minutes (60 unless told) are over; then\n\
     judges the ledger, the bound, the leases and the definitions by the nodes' own logs\n\
       --cluster    runs three controllers on three members of etcd instead; the run ends after N faults (300 unless\n\
                    told), about 15 a minute\n\
+      --strict     starts them with --cluster-strict\n\
       --keep DIR   keeps stores, journals and logs in DIR, which must not exist; without it they are kept, in a\n\
                    temporary directory that is named, only when something is wrong\n\
     It builds and runs the binaries of its own profile: cargo run --release -p tidegate-tests --bin chaos";
@@ -23,13 +24,15 @@ struct Args {
     kills: u64,
     faults: u64,
     cluster: bool,
+    strict: bool,
     seed: u64,
     minutes: u64,
     keep: Option<PathBuf>,
 }
 
 fn parse(args: &[String]) -> Result<Option<Args>, String> {
-    let mut parsed = Args { kills: 1_000, faults: 300, cluster: false, seed: 1, minutes: 60, keep: None };
+    let mut parsed =
+        Args { kills: 1_000, faults: 300, cluster: false, strict: false, seed: 1, minutes: 60, keep: None };
     let mut rest = args.iter();
     while let Some(arg) = rest.next() {
         let mut value = || rest.next().ok_or_else(|| format!("{arg} takes a value"));
@@ -39,11 +42,15 @@ fn parse(args: &[String]) -> Result<Option<Args>, String> {
             "--kills" => parsed.kills = number(value()?)?,
             "--faults" => parsed.faults = number(value()?)?,
             "--cluster" => parsed.cluster = true,
+            "--strict" => parsed.strict = true,
             "--seed" => parsed.seed = number(value()?)?,
             "--minutes" => parsed.minutes = number(value()?)?,
             "--keep" => parsed.keep = Some(PathBuf::from(value()?)),
             _ => return Err(format!("{arg}: no such option")),
         }
+    }
+    if parsed.strict && !parsed.cluster {
+        return Err("--strict: is of a cluster; add --cluster".to_owned());
     }
     if let Some(folder) = &parsed.keep
         && folder.exists()
@@ -86,6 +93,7 @@ async fn chaos(args: Args) -> Result<ExitCode, Box<dyn std::error::Error>> {
         seed: args.seed,
         kills: if args.cluster { args.faults } else { args.kills },
         cluster: args.cluster,
+        strict: args.strict,
         limit: Duration::from_secs(args.minutes.saturating_mul(60)),
         progress: true,
     };

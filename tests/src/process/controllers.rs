@@ -34,6 +34,8 @@ pub struct Controllers {
     ports: Vec<(u16, u16)>,
     /// Where each of them finds etcd.
     ways: Vec<Vec<String>>,
+    /// Their answers to nodes wait for beats.
+    is_strict: bool,
     processes: Vec<Option<Process>>,
 }
 
@@ -55,7 +57,7 @@ impl Controllers {
         let ports = (0..count).map(|_| Ok((port()?, port()?))).collect::<Result<_, ClusterError>>()?;
         let processes = (0..count).map(|_| None).collect();
         let ways = vec![etcd.endpoints(); count];
-        Ok(Self { etcd, folder: folder.to_owned(), tidegate, ports, ways, processes })
+        Ok(Self { etcd, folder: folder.to_owned(), tidegate, ports, ways, is_strict: false, processes })
     }
 
     /// Starts a controller, without waiting for it.
@@ -71,7 +73,8 @@ impl Controllers {
             .arg("--data")
             .arg(self.folder.join(&name))
             .args(["--listen", &local(grpc).to_string(), "--http", &local(rest).to_string()])
-            .args(["--cluster-name", &name]);
+            .args(["--cluster-name", &name])
+            .args(self.is_strict.then_some("--cluster-strict"));
         for endpoint in self.ways.get(index).into_iter().flatten() {
             command.args(["--etcd", endpoint]);
         }
@@ -80,6 +83,11 @@ impl Controllers {
             *place = Some(process);
         }
         Ok(())
+    }
+
+    /// From their next starts on, answers of controllers to nodes wait for beats.
+    pub fn be_strict(&mut self) {
+        self.is_strict = true;
     }
 
     /// From its next start on, a controller finds the members of etcd there.

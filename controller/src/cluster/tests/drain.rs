@@ -20,12 +20,24 @@ use crate::config::ClusterSettings;
 const LOOK: Duration = Duration::from_millis(20);
 
 async fn member(model: &Arc<Model>, folder: &Path, name: &str) -> (Member, AdminClient<Channel>) {
+    // A machine that is busy for a second is no reason to take over.
+    let (member, channel) = started(model, folder, name, Span::secs(5), false).await;
+    (member, AdminClient::new(channel))
+}
+
+/// A controller with this fence, whose answers to nodes wait for beats or not, and a way to it.
+pub(super) async fn started(
+    model: &Arc<Model>,
+    folder: &Path,
+    name: &str,
+    fence: Span,
+    strict: bool,
+) -> (Member, Channel) {
     let config = Config {
         store: folder.join(name),
         grpc_listen: "127.0.0.1:0".parse().unwrap(),
         http_listen: "127.0.0.1:0".parse().unwrap(),
-        // A machine that is busy for a second is no reason to take over.
-        fence: Some(Span::secs(5)),
+        fence: Some(fence),
         ..Config::default()
     };
     let nowhere = Written { endpoints: vec!["http://127.0.0.1:1".to_owned()], ..Written::default() };
@@ -34,11 +46,12 @@ async fn member(model: &Arc<Model>, folder: &Path, name: &str) -> (Member, Admin
         prefix: "t/".to_owned(),
         address: None,
         seed: false,
+        strict,
         etcd: nowhere.check().unwrap(),
     };
     let member = Member::start_on(config, cluster, Arc::<Model>::clone(model)).await.unwrap();
     let channel = Channel::from_shared(format!("http://{}", member.grpc_addr)).unwrap().connect_lazy();
-    (member, AdminClient::new(channel))
+    (member, channel)
 }
 
 /// Calls until an answer is as it should be.
@@ -55,7 +68,7 @@ async fn until<T, F: Future<Output = Result<T, Status>>>(
     }
 }
 
-async fn leads(admin: &AdminClient<Channel>) -> v1::StatusReply {
+pub(super) async fn leads(admin: &AdminClient<Channel>) -> v1::StatusReply {
     // Its status is answered before its first beat, too.
     let list = || {
         let mut admin = admin.clone();

@@ -68,6 +68,10 @@ impl Judge {
 
     /// At most one speaks; epochs of those that do only grow.
     pub(super) fn look(world: &World) {
+        if world.halts {
+            // By its clock, one that was halted may speak beside its successor: what nodes hold is judged.
+            return;
+        }
         let now = world.now();
         let mut speaking: Option<(usize, u64, u64)> = None;
         for (at, machine) in world.machines.iter().enumerate() {

@@ -5,15 +5,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tidegate_core::engine::EngineConfig;
-use tidegate_core::units::Span;
+use tidegate_core::units::{Span, Time};
 use tokio::sync::watch as flag;
 
 use super::super::leadership::{Beats, Kept, leave as leave_log};
 use super::super::standby::{Standby, Step, Taken, Watching};
+use super::super::strict::LEAST;
 use super::super::waiting::View;
 use super::judge::Judge;
 use super::link::{Life, Link};
-use super::nodes;
+use super::nodes::{self, Heard, Nodes};
 use super::world::{Draws, MS, SECOND, World};
 use crate::audit::Actor;
 use crate::clock::Clock;
@@ -33,6 +34,10 @@ pub(super) struct Machine {
     /// What the clock showed at zero, and how much too fast it is, in millionths.
     zero: u64,
     ppm: i64,
+    /// From when until when it is halted, clocks and all; and for how long it was before.
+    halted: AtomicU64,
+    goes_on: AtomicU64,
+    lost: AtomicU64,
     fence: Span,
     place: Arc<Memory>,
     state: Mutex<State>,
@@ -54,6 +59,8 @@ pub(super) struct State {
     term: u64,
     /// What speaks to nodes, with its term.
     pub(super) speaks: Option<(u64, Arc<Service>)>,
+    /// Answers that wait for a beat, in a strict world, by when their renewals came in.
+    waiting: Vec<(Time, Heard)>,
 }
 
 /// What a process does; none while it is at it.
@@ -88,6 +95,7 @@ impl State {
 
     fn end_leadership(&mut self) {
         (self.beats, self.speaks) = (None, None);
+        self.waiting.clear();
         self.term += 1;
     }
 }
@@ -100,6 +108,9 @@ impl Machine {
             wall: Arc::default(),
             zero: draws.below(OLDEST),
             ppm: i64::try_from(draws.below(drift + 1)).unwrap() - i64::try_from(drift / 2).unwrap(),
+            halted: AtomicU64::new(0),
+            goes_on: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
             fence,
             place: Memory::new(),
             state: Mutex::new(State {
@@ -114,6 +125,7 @@ impl Machine {
                 is_beating: false,
                 term: 0,
                 speaks: None,
+                waiting: Vec::new(),
             }),
         };
         machine.show(0);
@@ -124,10 +136,28 @@ impl Machine {
         self.state.lock().unwrap()
     }
 
+    /// Its clocks stand still until then.
+    pub(super) fn halt(&self, now: u64, until: u64) {
+        if self.goes_on.load(Ordering::Relaxed) <= now {
+            self.show(now);
+            self.halted.store(now, Ordering::Relaxed);
+        }
+        self.goes_on.store(until, Ordering::Relaxed);
+    }
+
     /// Shows the true time as this machine sees it.
     pub(super) fn show(&self, now: u64) {
-        let off = i128::from(now) * i128::from(self.ppm) / 1_000_000;
-        let shown = u64::try_from(i128::from(self.zero + now) + off).unwrap();
+        let goes_on = self.goes_on.load(Ordering::Relaxed);
+        if goes_on > now {
+            return;
+        }
+        if goes_on > 0 {
+            self.lost.fetch_add(goes_on - self.halted.load(Ordering::Relaxed), Ordering::Relaxed);
+            self.goes_on.store(0, Ordering::Relaxed);
+        }
+        let ran = now - self.lost.load(Ordering::Relaxed);
+        let off = i128::from(ran) * i128::from(self.ppm) / 1_000_000;
+        let shown = u64::try_from(i128::from(self.zero + ran) + off).unwrap();
         self.clock.store(shown, Ordering::Relaxed);
         self.wall.store(2 * OLDEST + now - shown, Ordering::Relaxed);
     }
@@ -159,7 +189,21 @@ pub(super) fn crash(world: &World, at: usize, down: u64, lost: bool) {
     }
 }
 
-/// One beat.
+/// An answer to a node comes in, or waits for a beat of this machine.
+pub(super) fn answer(world: &World, at: usize, service: &Service, came: Time, heard: Heard) -> Option<Heard> {
+    let Some(gate) = service.beside().gate.get() else { return Some(heard) };
+    if gate.is_open(came) {
+        return Some(heard);
+    }
+    gate.want();
+    let mut state = world.machines[at].lock();
+    state.waiting.push((came, heard));
+    // The thread that writes beats is woken, if it is not at one.
+    state.beats_at = state.beats_at.min(world.now() + LEAST.0);
+    None
+}
+
+/// One beat. It lets answers out.
 pub(super) fn beat(world: &Arc<World>, at: usize) {
     let (mut beats, term) = {
         let mut state = world.machines[at].lock();
@@ -169,9 +213,19 @@ pub(super) fn beat(world: &Arc<World>, at: usize) {
     let pause = beats.step();
     let mut state = world.machines[at].lock();
     state.is_beating = false;
-    if let Some(pause) = pause.filter(|_| state.term == term) {
-        (state.beats, state.beats_at) = (Some(beats), world.now() + pause.0);
+    let Some(pause) = pause.filter(|_| state.term == term) else { return };
+    (state.beats, state.beats_at) = (Some(beats), world.now() + pause.0);
+    let Some((_, service)) = &state.speaks else { return };
+    let Some(gate) = service.beside().gate.get().map(Arc::clone) else { return };
+    if gate.is_wanted() {
+        state.beats_at = world.now() + LEAST.0.min(pause.0);
     }
+    let (out, waiting) =
+        std::mem::take(&mut state.waiting).into_iter().partition(|(came, _)| gate.is_open(*came));
+    state.waiting = waiting;
+    drop(state);
+    let out: Vec<(Time, Heard)> = out;
+    out.into_iter().for_each(|(_, heard)| Nodes::hear(world, heard));
 }
 
 /// One step of what is not beats.
@@ -246,7 +300,7 @@ fn load(world: &Arc<World>, at: usize, life: &Life, instance: u64, taken: Taken)
     }
     let clock = machine.clock();
     let (over, is_over) = flag::channel(false);
-    let kept = Arc::new(Kept::default());
+    let kept = Arc::new(Kept::new(world.halts.then_some(machine.fence)));
     {
         let mut state = machine.lock();
         let beats = Beats::new(Arc::clone(&store), clock.clone(), machine.fence, Arc::clone(&kept), over);

@@ -8,6 +8,7 @@ use tidegate_core::units::{Rate, Ru, RuTotal};
 use tidegate_core::usage::{Parts, Total};
 use tidegate_proto::v1;
 
+use super::machine;
 use super::world::{MS, World};
 use crate::definitions::definition::Definition;
 use crate::name::GroupName;
@@ -23,6 +24,17 @@ pub(super) struct Nodes {
     pub(super) at: u64,
     seq: u64,
     all: [Node; 2],
+    /// Answers that came in after they had waited for a beat.
+    pub(super) waited: u64,
+}
+
+/// An answer on its way to a node.
+pub(super) struct Heard {
+    node: usize,
+    term: u64,
+    /// When its renewal was sent.
+    sent: u64,
+    renewed: Renewed,
 }
 
 #[derive(Default)]
@@ -57,23 +69,38 @@ impl Nodes {
         let mut nodes = world.nodes.lock().unwrap();
         nodes.at = world.now() + pause;
         let mut answers = 0;
-        for machine in &world.machines {
-            let speaks = machine.lock().speaks.clone();
+        for (machine, of) in world.machines.iter().enumerate() {
+            let speaks = of.lock().speaks.clone();
             let Some((term, service)) = speaks else { continue };
             nodes.seq += 1;
             let seq = nodes.seq;
+            let came = service.clock().now();
             if let Some(renewed) = nodes.all[at].renew(world, &service, term, (at, seq)) {
                 answers += 1;
-                nodes.all[at].hear(world, term, renewed);
+                let heard = Heard { node: at, term, sent: world.now(), renewed };
+                if let Some(heard) = machine::answer(world, machine, &service, came, heard) {
+                    nodes.all[at].hear(heard);
+                }
             }
         }
-        assert!(answers <= 1, "seed {}: {answers} controllers answer at once", world.seed);
-        let held = nodes
-            .all
-            .iter()
-            .filter(|node| node.until > world.now())
-            .map(|node| node.held.rate.0)
-            .sum::<i64>();
+        // A halted controller decides when it goes on, and nobody hears of it.
+        assert!(answers <= 1 || world.halts, "seed {}: {answers} controllers answer at once", world.seed);
+        nodes.judge_held(world);
+    }
+
+    /// An answer comes in that waited.
+    pub(super) fn hear(world: &World, heard: Heard) {
+        let mut nodes = world.nodes.lock().unwrap();
+        let node = heard.node;
+        nodes.all[node].hear(heard);
+        nodes.waited += 1;
+        nodes.judge_held(world);
+    }
+
+    /// What nodes may use together is within the limit.
+    fn judge_held(&self, world: &World) {
+        let held =
+            self.all.iter().filter(|node| node.until > world.now()).map(|node| node.held.rate.0).sum::<i64>();
         let limit = Rate::whole(LIMIT).0;
         assert!(held <= limit, "seed {}: nodes may use {held} of {limit} at {}", world.seed, world.now());
     }
@@ -133,14 +160,14 @@ impl Node {
         Some(renewed)
     }
 
-    fn hear(&mut self, world: &World, term: u64, renewed: Renewed) {
+    fn hear(&mut self, Heard { term, sent, renewed, .. }: Heard) {
         if let Some(used) = self.sent.get(&(term, renewed.durable_seq)) {
             self.durable = self.durable.max(*used);
         }
         for entry in renewed.entries {
             if let Answer::Grant(Grant::Leased(terms), _) = entry.answer {
                 self.held = Held { rate: terms.rate, cap: terms.cap, lump: terms.lump };
-                self.until = world.now() + terms.ttl.0;
+                self.until = sent + terms.ttl.0;
                 self.acked_seq = renewed.seq;
             }
         }

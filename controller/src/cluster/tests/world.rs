@@ -66,6 +66,8 @@ pub(super) struct World {
     pub(super) weather: Mutex<Weather>,
     pub(super) judge: Mutex<Judge>,
     pub(super) nodes: Mutex<Nodes>,
+    /// Machines are halted, clocks and all, and so answers wait for beats.
+    pub(super) halts: bool,
     now: AtomicU64,
 }
 
@@ -80,7 +82,7 @@ enum Event {
 }
 
 impl World {
-    pub(super) fn new(seed: u64, fences: [Span; 3]) -> Arc<Self> {
+    pub(super) fn new(seed: u64, fences: [Span; 3], halts: bool) -> Arc<Self> {
         let draws = Draws::new(seed);
         let weather =
             Weather { one_in: 0, delay: MS, away_until: 0, turns_at: u64::MAX, held: Vec::new(), tick_at: 0 };
@@ -93,6 +95,7 @@ impl World {
             weather: Mutex::new(weather),
             judge: Mutex::default(),
             nodes: Mutex::default(),
+            halts,
             now: AtomicU64::new(0),
         })
     }
@@ -226,7 +229,17 @@ impl World {
         // While it is at a call, all those that are at one wait with it.
         if !state.is_busy() || self.draws.below(4) == 0 {
             state.stopped_until = self.now() + self.draws.below(most);
+            if self.halts && self.draws.below(4) > 0 {
+                self.machines[at].halt(self.now(), state.stopped_until);
+            }
         }
+    }
+
+    /// A machine stands still for this time, clocks and all.
+    pub(super) fn halt(&self, at: usize, span: u64) {
+        let until = self.now() + span;
+        self.machines[at].lock().stopped_until = until;
+        self.machines[at].halt(self.now(), until);
     }
 
     /// A process may be stopped in the midst of a call.
@@ -267,6 +280,7 @@ impl World {
         }
         let now = self.now();
         for machine in &self.machines {
+            machine.halt(now, now);
             let mut state = machine.lock();
             (state.away_until, state.stopped_until) = (0, 0);
             state.is_to_stop = false;

@@ -108,6 +108,8 @@ pub struct Settings {
     pub seed: u64,
     /// Three controllers with their state in etcd, instead of one.
     pub cluster: bool,
+    /// With a cluster: answers to nodes wait for beats.
+    pub strict: bool,
     /// The run ends with this many `kill -9`; with a cluster, with so many faults.
     pub kills: u64,
     /// Or after this time.

@@ -74,6 +74,9 @@ impl Scene {
         fs::create_dir_all(&settings.folder).map_err(io(format!("make {}", settings.folder.display())))?;
         let file = File::create(settings.folder.join("faults.log")).map_err(io("make faults.log"))?;
         let mut controllers = Controllers::new(&settings.folder, &settings.load_node, THREE)?;
+        if settings.strict {
+            controllers.be_strict();
+        }
         let members = controllers.etcd.endpoints();
         let members =
             members.iter().filter_map(|endpoint| endpoint.trim_start_matches("http://").parse().ok());
