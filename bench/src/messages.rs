@@ -22,6 +22,7 @@ pub fn renew(seq: u64, groups: usize) -> v1::Renew {
         sent_us: 80_000_000_000 + seq,
         answer_within_us: 3_600_000_000,
         counts_requests: true,
+        counts_rolling: true,
     }
 }
 

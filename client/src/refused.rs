@@ -25,13 +25,14 @@ pub enum Refused<G = GroupName> {
         retry_after: Duration,
     },
     /// The group has used its quota. An answer, not a fault.
-    #[error("group {group} has used up its quota of {}; the next window begins in {resets_in:?}", unit.as_str())]
+    #[error("group {group} has used up its quota of {}; more of it begins in {resets_in:?}", unit.as_str())]
     QuotaUsedUp {
         /// The group.
         group: G,
         /// What the quota counts.
         unit: Unit,
-        /// Time to the next window, before which nothing of this size is admitted.
+        /// Time to the next window, or until something returns to one that rolls. Before that, nothing of this size is
+        /// admitted; it may not be enough.
         resets_in: Duration,
     },
     /// No lease, and the controller did not give one.

@@ -138,7 +138,7 @@ impl Group<'_> {
                 div { dt { "Refused" } dd { (grouped(now.throttled)) } }
                 div { dt { "RU since it was made" } dd { (short(i128::try_from(now.total.micro_ru).unwrap_or(i128::MAX))) } }
                 @if let Some(quota) = &now.quota {
-                    div.bad[now.has_spent_its_quota()] { dt { "Quota left" } dd { (amount(&quota.left)) small { " of " (amount(&quota.amount)) " " (quota.unit) ", for " (span(quota.resets_in_us)) } } }
+                    div.bad[now.has_spent_its_quota()] { dt { "Quota left" } dd { (amount(&quota.left)) small { " of " (amount(&quota.amount)) " " (quota.unit) @if quota.rolls { ", some returns in " } @else { ", for " } (span(quota.resets_in_us)) } } }
                 }
             }
         }

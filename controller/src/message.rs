@@ -132,6 +132,7 @@ pub(crate) fn quota_state(quota: QuotaView) -> v1::QuotaState {
         left: amount_text(quota.left),
         resets_in_us: quota.resets_in.0,
         unit: quota.unit.as_str().to_owned(),
+        rolls: quota.rolls,
     }
 }
 

@@ -210,7 +210,8 @@ impl Service {
         let _alone = self.flushing();
         self.accounts().flush_alone()?;
         // Nothing was granted, so the stop is as unclean as the start was.
-        let Some((snapshot, quotas)) = self.lock().leasing.stop(self.clock.now()) else { return Ok(()) };
+        let (now, unix_us) = (self.clock.now(), self.clock.unix_us());
+        let Some((snapshot, quotas)) = self.lock().leasing.stop(now, unix_us) else { return Ok(()) };
         let seal = self.store.seal()?;
         let leases = SavedLeases::from(&snapshot).sealed(seal, self.clock.unix_ms());
         let mut batch = vec![put_json(Table::Meta, META_CLEAN.to_vec(), &leases)?];

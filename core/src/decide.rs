@@ -132,7 +132,11 @@ impl Decision<'_> {
         {
             // Others may give back what they do not use; of a quota that is used up, there is none.
             let used_up = share.left < first_of_quota(share.unit, lease);
-            let useless = if used_up { renew_after } else { Span(renew_after.0 / 4) };
+            let useless = match used_up {
+                true if share.rolls => renew_after.min(share.resets_in),
+                true => renew_after,
+                false => Span(renew_after.0 / 4),
+            };
             terms.ask_again = terms.ask_again.max(useless);
         }
         terms.ack_now = lease.held().rate.0 - rate.0 > lease.held().rate.0 / 8;

@@ -151,7 +151,7 @@ impl Engine {
         let known = self.tree.at(chain.slot()).live.leases.get(&client).copied();
         let mut lease = self.lift(&chain, known);
         let (known_client, enforcement) = (lease.seq() > 0, self.tree.enforcement(&chain));
-        self.tree.hear_share(&chain, &mut lease, ask);
+        self.tree.hear_share(now, &chain, &mut lease, ask);
         self.tree.hear(&chain, now, &mut lease, seq, ask);
         // An unlimited node reports nothing held though it may spend, so its lease stays; so does that of one which keeps a
         // share of a quota: the answer takes it back. A node that gave up kept none, and ignores the answer.
@@ -160,7 +160,7 @@ impl Engine {
             && !known.is_some_and(|lease| lease.granted().unlimited)
             && self.tree.is_limited(&chain)
         {
-            self.let_go(&chain, (client, group), &mut lease);
+            self.let_go(now, &chain, (client, group), &mut lease);
             // A node that asks for nothing without having given up applies the answer, so this repeats its earlier
             // fallback.
             let fallback = self.tell_fallback(now, &chain, client, (None, ask.acked_seq), enforcement);
@@ -174,7 +174,7 @@ impl Engine {
             && (!Self::readmit(now, until, &mut lease, known_client, proven)
                 || fallback.outweighs(lease.held().rate))
         {
-            self.let_go(&chain, (client, group), &mut lease);
+            self.let_go(now, &chain, (client, group), &mut lease);
             let ask_again = until.since(now).min(Span::secs(1));
             return Some(Grant::Recovering { ask_again, fallback: Some(fallback) });
         }
@@ -206,9 +206,9 @@ impl Engine {
     }
 
     /// Drops a lease, which is out of the sums, with what its node wants.
-    fn let_go(&mut self, chain: &Chain, (client, group): (ClientId, GroupId), lease: &mut Lease) {
+    fn let_go(&mut self, now: Time, chain: &Chain, (client, group): (ClientId, GroupId), lease: &mut Lease) {
         self.drop_interest(chain, group, client, lease);
-        self.tree.lose_share(lease);
+        self.tree.lose_share(now, lease);
         self.drop_lease(chain, group, client);
         self.assert_invariants();
     }
@@ -394,7 +394,7 @@ impl Engine {
         self.forget_interest(&chain, id, client);
         let known = self.tree.at(chain.slot()).live.leases.get(&client).copied();
         let mut lease = self.lift(&chain, known);
-        self.tree.lose_share(&mut lease);
+        self.tree.lose_share(now, &mut lease);
         self.drop_lease(&chain, id, client);
         self.drop_if_gone(id);
     }

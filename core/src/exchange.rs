@@ -75,15 +75,21 @@ pub struct Spending {
     pub unit: Unit,
     /// Requests offered in a second, if they are counted: the demand says so of RU.
     pub offered: Rate,
+    /// Where the window rolls, the part of what was used that is estimates of operations under way. Requests have none: they
+    /// count when they begin.
+    pub running: Ru,
 }
 
-/// What a quota of RU does not have is left out: the courses of the simulation are older than requests.
+/// What a quota of RU in fixed windows does not have is left out: the courses of the simulation are older.
 impl Hash for Spending {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let Self { window, used, ceiling, unit, offered } = self;
+        let Self { window, used, ceiling, unit, offered, running } = self;
         (window, used, ceiling).hash(state);
         if *unit == Unit::Requests {
             (unit, offered).hash(state);
+        }
+        if running.is_positive() {
+            running.hash(state);
         }
     }
 }
@@ -101,17 +107,22 @@ pub struct Allowance {
     pub amount: Ru,
     /// What is left of it for all nodes, shares that they have not used included.
     pub left: Ru,
-    /// Time to the end of the window.
+    /// Time to the end of the window; where it rolls, until something leaves it.
     pub resets_in: Span,
     /// The length of the window, for callers of the node; zero: unknown.
     pub length: Span,
+    /// The window rolls: the share ends with the lease.
+    pub rolls: bool,
 }
 
 /// All but the length, which decides nothing, and a unit of RU: the courses of the simulation are of what does.
 impl Hash for Allowance {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let Self { window, unit, ceiling, amount, left, resets_in, length: _ } = self;
+        let Self { window, unit, ceiling, amount, left, resets_in, length: _, rolls } = self;
         (window, ceiling, amount, left, resets_in).hash(state);
+        if *rolls {
+            rolls.hash(state);
+        }
         if *unit == Unit::Requests {
             unit.hash(state);
         }

@@ -10,6 +10,16 @@
 //!
 //! The caller opens windows, by the calendar, and keeps a mark on disk up to which shares are given: what an unclean
 //! stop may have lost is counted as used.
+//!
+//! A quota that rolls has one window, which does not end. What is charged in it leaves it later, see `cells`; what
+//! nodes hold, operations under way at their estimates, counts until it is charged, given back or lost. What is lost of
+//! it never comes back before it leaves: the loss of a node may have left when the node returns, and what it brought
+//! back would be that of another.
+
+mod cells;
+mod rolling;
+
+pub use cells::CELLS;
 
 use crate::engine::Engine;
 use crate::exchange::{Allowance, Ask, Spending};
@@ -18,6 +28,7 @@ use crate::index::Slot;
 use crate::lease::Lease;
 use crate::tree::{Chain, Tree};
 use crate::units::{Rate, Ru, Span, Time};
+use cells::Cells;
 
 /// Percent of a quota of RU from which on it is spent: the last of it is less than an operation costs, and is never used.
 /// With 98, groups with small operations count as spent that go on for a while.
@@ -87,6 +98,8 @@ pub(crate) struct Share {
     ceiling: Ru,
     /// Requests that the node has to begin until its next renewal.
     wanted: Ru,
+    /// The part of what was used that is in a cell; nothing of it where windows are fixed.
+    charged: Ru,
 }
 
 impl Share {
@@ -102,6 +115,11 @@ impl Share {
 
     fn unused(&self) -> Ru {
         (self.ceiling - self.used).or_zero()
+    }
+
+    /// What of it counts outside of cells.
+    fn held(&self) -> i128 {
+        wide(self.ceiling) - wide(self.charged)
     }
 }
 
@@ -156,6 +174,8 @@ pub struct Opening {
     pub lost: Ru,
     /// Shares may be given up to this: it is on disk.
     pub durable: Ru,
+    /// It rolls: `ends` is of no meaning, and what was granted, lost or not, is charged now.
+    pub rolls: bool,
 }
 
 /// The quota of a group in its present window.
@@ -180,6 +200,8 @@ pub(crate) struct Quota {
     sharers: u64,
     /// What they want, if requests are counted.
     wanted: i128,
+    /// What is charged to a quota that rolls, and is part of what is granted.
+    cells: Option<Cells>,
 }
 
 /// A group's quota, for display and for the caller's marks.
@@ -207,8 +229,15 @@ pub struct QuotaView {
     pub rate: Rate,
     /// Requests that nodes have to begin until their next renewals.
     pub wanted: Ru,
-    /// Time to the next window.
+    /// Time to the next window; where it rolls, until something leaves it.
     pub resets_in: Span,
+    /// It rolls.
+    pub rolls: bool,
+    /// What leaves a window that rolls before the next marks are on disk.
+    pub returns: Ru,
+    /// In micro-RU, all that ever left a window that rolls. The mark of a view is above what was granted by then, so that
+    /// it is lower when more has left.
+    pub gone: i128,
 }
 
 /// The time for which a mark lasts at the group's full rate: four times what a controller takes to store the next.
@@ -230,7 +259,7 @@ impl QuotaView {
 
     /// The mark to store now: what an unclean stop counts as used. `None`: the one on disk will do.
     pub fn mark(&self) -> Option<Ru> {
-        let left = (self.amount - self.granted).or_zero();
+        let left = (self.amount - self.granted + self.returns).or_zero();
         let (most, least) = match self.unit {
             Unit::Ru => (self.rate.over(AHEAD), AHEAD_OF_ALL),
             Unit::Requests => (self.wanted, AHEAD_OF_REQUESTS),
@@ -243,9 +272,13 @@ impl QuotaView {
 }
 
 impl Quota {
-    fn open(unit: Unit, opening: &Opening) -> Self {
-        let Opening { number: window, ends, length, granted, lost, durable } = *opening;
+    fn open(now: Time, unit: Unit, opening: &Opening) -> Self {
+        let Opening { number: window, ends, length, granted, lost, durable, rolls } = *opening;
         let (granted, lost) = (wide(granted), wide(lost.or_zero().min(granted)));
+        let mut cells = rolls.then(|| Cells::new(length));
+        if let Some(cells) = &mut cells {
+            cells.charge(now, granted - lost, lost);
+        }
         Self {
             window,
             unit,
@@ -258,56 +291,95 @@ impl Quota {
             durable,
             sharers: 0,
             wanted: 0,
+            cells,
         }
+    }
+
+    /// Lets go what leaves a window that rolls.
+    fn pass(&mut self, now: Time) {
+        let Some(cells) = &mut self.cells else { return };
+        let (left, lost) = cells.pass(now);
+        self.granted -= left;
+        self.lost -= lost;
+        self.durable = Ru(i64::try_from(wide(self.durable) - left).unwrap_or_default());
+    }
+
+    /// The same quota at a moment.
+    fn at(&self, now: Time) -> Self {
+        let mut quota = self.clone();
+        quota.pass(now);
+        quota
     }
 
     /// Takes in what a node says of its share, before it is answered.
-    fn hear(&mut self, share: Share, applied: bool, told: &Spending) -> Share {
+    fn hear(&mut self, now: Time, share: Share, applied: bool, told: &Spending) -> Share {
         let (used, ceiling) = (told.used.or_zero().min(Ru::MAX), told.ceiling.or_zero().min(Ru::MAX));
         let unused = (ceiling - used).or_zero();
+        let fresh = Share { window: self.window, ..Share::default() };
         match (share.window == self.window, told.window == self.window) {
             (true, true) => {
                 let ceiling = (used + unused).min(share.ceiling).max(used);
-                self.change(share, Share { used, ceiling, ..share })
+                let charged = self.charge(now, share.charged, used, told.running);
+                self.change(share, Share { used, ceiling, charged, ..share })
             }
             // The newest grant, with the node's first share of this window, was not applied and never will be.
-            (true, false) if !applied => {
-                self.change(share, Share { window: self.window, ..Share::default() })
-            }
+            (true, false) if !applied => self.change(share, fresh),
             // The node began to count again.
             (true, false) => {
-                self.lose(share);
+                self.lose(now, share);
                 self.sharers += 1;
-                Share { window: self.window, ..Share::default() }
+                fresh
             }
             // It had a share in this window and lost its lease, or the controller was started again.
             (false, true) => {
+                self.sharers += 1;
+                if self.cells.is_some() {
+                    // What it used was charged, or counted as lost. What still runs is charged when it ends.
+                    let charged = (used - told.running.or_zero()).or_zero();
+                    return self.change(fresh, Share { used, ceiling: used, charged, ..fresh });
+                }
                 let back = unused.min(narrow(self.lost));
                 self.lost -= wide(back);
                 self.unused += wide(back);
-                self.sharers += 1;
-                Share { window: self.window, used, ceiling: used + back, wanted: Ru::ZERO }
+                Share { used, ceiling: used + back, ..fresh }
             }
             (false, false) => {
                 self.sharers += 1;
-                Share { window: self.window, ..Share::default() }
+                fresh
             }
         }
     }
 
+    /// Charges to a window that rolls what ended of a node's operations. It cannot have ended later than it is heard of.
+    /// Returns what of its use is charged by now.
+    fn charge(&mut self, now: Time, before: Ru, used: Ru, running: Ru) -> Ru {
+        let Some(cells) = &mut self.cells else { return Ru::ZERO };
+        let charged = (used - running.or_zero()).max(before).min(used);
+        let more = (wide(charged) - wide(before)).max(0);
+        cells.charge(now, more, 0);
+        self.granted += more;
+        charged
+    }
+
     fn change(&mut self, before: Share, after: Share) -> Share {
-        self.granted += wide(after.ceiling) - wide(before.ceiling);
+        self.granted += after.held() - before.held();
         self.unused += wide(after.unused()) - wide(before.unused());
         self.wanted += wide(after.wanted) - wide(before.wanted);
         after
     }
 
     /// A node with a share is gone.
-    fn lose(&mut self, share: Share) {
+    fn lose(&mut self, now: Time, share: Share) {
         self.unused -= wide(share.unused());
-        self.lost += wide(share.unused());
         self.wanted -= wide(share.wanted);
         self.sharers -= 1;
+        match &mut self.cells {
+            None => self.lost += wide(share.unused()),
+            Some(cells) => {
+                cells.charge(now, 0, share.held());
+                self.lost += share.held();
+            }
+        }
     }
 
     /// Gives a node its share of what is left; returns the ceiling of the grant.
@@ -331,14 +403,20 @@ impl Quota {
         narrow(wide(amount) - self.granted + self.unused)
     }
 
+    /// Time to the end of the window; where it rolls, until something leaves it.
+    fn resets_in(&self, now: Time) -> Span {
+        self.cells.as_ref().map_or(self.ends, |cells| cells.next_leaves(now)).since(now)
+    }
+
     fn terms(&self, amount: Ru, now: Time, ceiling: Ru) -> Allowance {
         let Self { window, unit, length, .. } = *self;
-        let (left, resets_in) = (self.left(amount), self.ends.since(now));
-        Allowance { window, unit, ceiling: ceiling.min(Ru::MAX), amount, left, resets_in, length }
+        let (left, resets_in, rolls) = (self.left(amount), self.resets_in(now), self.cells.is_some());
+        Allowance { window, unit, ceiling: ceiling.min(Ru::MAX), amount, left, resets_in, length, rolls }
     }
 
     fn view(&self, spec: &GroupSpec, now: Time) -> QuotaView {
         let (amount, rate) = (spec.quota.unwrap_or_default(), spec.limit().unwrap_or(Rate::MAX));
+        let cells = self.cells.as_ref();
         QuotaView {
             window: self.window,
             unit: self.unit,
@@ -351,19 +429,24 @@ impl Quota {
             durable: self.durable,
             rate,
             wanted: narrow(self.wanted),
-            resets_in: self.ends.since(now),
+            resets_in: self.resets_in(now),
+            rolls: cells.is_some(),
+            returns: cells.map_or(Ru::ZERO, |cells| narrow(cells.leaving(now.after(AHEAD)))),
+            gone: cells.map_or(0, Cells::gone),
         }
     }
 
     /// Whether the sums are those of these shares.
     pub(crate) fn is_of(&self, shares: impl Iterator<Item = Share>) -> bool {
-        let (mut unused, mut sharers, mut wanted) = (0, 0, 0);
+        let (mut unused, mut sharers, mut wanted, mut held) = (0, 0, 0, 0);
         for share in shares.filter(|share| share.window == self.window) {
             unused += wide(share.unused());
             sharers += 1;
             wanted += wide(share.wanted);
+            held += share.held();
         }
-        (unused, sharers, wanted) == (self.unused, self.sharers, self.wanted) && self.lost >= 0
+        let all = self.cells.as_ref().is_none_or(|cells| cells.sums() == (self.granted - held, self.lost));
+        all && (unused, sharers, wanted) == (self.unused, self.sharers, self.wanted) && self.lost >= 0
     }
 }
 
@@ -380,13 +463,13 @@ impl Tree {
     }
 
     /// The node of a lease is gone, or counts elsewhere from now on.
-    pub(crate) fn lose_share(&mut self, lease: &mut Lease) {
+    pub(crate) fn lose_share(&mut self, now: Time, lease: &mut Lease) {
         if lease.share.window == 0 {
             return;
         }
         let share = std::mem::take(&mut lease.share);
         if let Some(quota) = self.quota_of(share) {
-            quota.lose(share);
+            quota.lose(now, share);
         }
     }
 
@@ -397,15 +480,16 @@ impl Tree {
     }
 
     /// Takes in what a node says of its share, before anything else that it says.
-    pub(crate) fn hear_share(&mut self, chain: &Chain, lease: &mut Lease, ask: &Ask) {
+    pub(crate) fn hear_share(&mut self, now: Time, chain: &Chain, lease: &mut Lease, ask: &Ask) {
         let level = self.quota_level(chain);
         let window = level.and_then(|slot| Some(self.at(slot).quota.as_ref()?.window));
         if window != Some(lease.share.window) {
-            self.lose_share(lease);
+            self.lose_share(now, lease);
         }
         if let Some(quota) = level.and_then(|slot| self.at_mut(slot).quota.as_deref_mut()) {
             let applied = lease.seq() > 0 && ask.acked_seq == lease.seq();
-            lease.share = quota.hear(lease.share, applied, &ask.spending);
+            quota.pass(now);
+            lease.share = quota.hear(now, lease.share, applied, &ask.spending);
         }
     }
 
@@ -422,7 +506,8 @@ impl Tree {
         let (amount, quota) = (group.spec.quota?, group.quota.as_deref_mut()?);
         let ceiling;
         (lease.share, ceiling) = quota.give(amount, lease.share, need);
-        quota.told = quota.told.max(quota.ends);
+        // A share of a window that rolls ends with its lease, or later where the clock of its node is slow.
+        quota.told = if quota.cells.is_some() { Time(u64::MAX) } else { quota.told.max(quota.ends) };
         Some(quota.terms(amount, now, ceiling))
     }
 
@@ -446,7 +531,7 @@ impl Engine {
         let early = before.map(|before| narrow(before.unused));
         let early = early.unwrap_or_default();
         let granted = (opening.granted + early).min(Ru::MAX);
-        group.quota = Some(Box::new(Quota::open(unit, &Opening { granted, ..*opening })));
+        group.quota = Some(Box::new(Quota::open(now, unit, &Opening { granted, ..*opening })));
         self.assert_invariants();
     }
 
@@ -465,11 +550,12 @@ impl Engine {
         }
     }
 
-    /// Shares of the window `number` may be given up to `durable`, which is on disk.
-    pub fn quota_durable(&mut self, group: GroupId, number: u64, durable: Ru) {
+    /// Shares of the window `number` may be given up to `durable`, which is on disk, of a view in which so much was `gone`.
+    pub fn quota_durable(&mut self, group: GroupId, number: u64, durable: Ru, gone: i128) {
         let quota = self.tree.get_mut(group).and_then(|group| group.quota.as_deref_mut());
         if let Some(quota) = quota.filter(|quota| quota.window == number) {
-            quota.durable = quota.durable.max(durable);
+            let left = quota.cells.as_ref().map_or(0, Cells::gone) - gone;
+            quota.durable = quota.durable.max(narrow(wide(durable) - left));
         }
     }
 
@@ -481,6 +567,6 @@ impl Engine {
     /// A group's quota in its present window; `None` when it has none, or no window was opened yet.
     pub fn quota_view(&self, group: GroupId, now: Time) -> Option<QuotaView> {
         let group = self.tree.get(group)?;
-        Some(group.quota.as_deref()?.view(&group.spec, now))
+        Some(group.quota.as_deref()?.at(now).view(&group.spec, now))
     }
 }

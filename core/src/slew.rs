@@ -72,8 +72,12 @@ impl Grant {
         };
         match self {
             Self::Leased(terms) => {
-                let allowance =
-                    terms.allowance.map(|share| Allowance { resets_in: shorter(share.resets_in), ..share });
+                // No right ends when something returns to a window that rolls.
+                let until = |share: Allowance| match share.rolls {
+                    true => share,
+                    false => Allowance { resets_in: shorter(share.resets_in), ..share },
+                };
+                let allowance = terms.allowance.map(until);
                 Self::Leased(LeaseTerms { ttl: shorter(terms.ttl), allowance, ..terms })
             }
             Self::Unlimited { ttl, renew_after, fallback } => {

@@ -40,6 +40,7 @@ fn share(window: u64, ceiling: i64) -> Allowance {
         left: ru(ceiling),
         resets_in,
         length: resets_in,
+        rolls: false,
         ..Allowance::default()
     }
 }
@@ -350,7 +351,7 @@ fn a_mark_counts_in_its_own_window_and_never_goes_back() {
     let opening = Opening { number, ends, durable: ru(10), ..Opening::default() };
     engine.open_quota(at(60_000), GROUP, &opening);
     for (window, mark, durable) in [(1, 90, 10), (2, 5, 10), (2, 30, 30), (3, 90, 30)] {
-        engine.quota_durable(GROUP, window_number(GROUP, window), ru(mark));
+        engine.quota_durable(GROUP, window_number(GROUP, window), ru(mark), 0);
         let view = engine.quota_view(GROUP, at(60_000)).unwrap();
         assert_eq!(view.durable, ru(durable), "a mark of {mark} RU in window {window}");
     }

@@ -392,6 +392,7 @@ pub(super) fn text(id: GroupId, spec: &GroupSpec) -> v1::Group {
             amount,
             unit: spec.quota_unit,
             per: Period::Minute,
+            rolls: false,
             zone: Zone::utc(),
         }),
         ..Definition::named(named(id).unwrap_or_else(GroupName::default_group))

@@ -79,7 +79,7 @@ impl Digest {
     }
 
     fn request(&mut self, request: &RenewIn) {
-        let RenewIn { seq, entries, reports, node: _, sent, counts_requests: _ } = request;
+        let RenewIn { seq, entries, reports, node: _, sent, counts_requests: _, counts_rolling: _ } = request;
         (*seq, sent.map(|sent| (sent.at, sent.answer_within)), entries.len()).hash(self);
         for EntryIn { group, ask } in entries {
             (group, ask.as_ref().ok().map(|(ask, proof)| (ask, clear(proof)))).hash(self);

@@ -186,7 +186,9 @@ impl World {
         };
         let sent = Some(Sent { at: now, answer_within });
         let reports = state.reports.send(seq);
-        let mut request = RenewIn { seq, entries, reports, node: None, sent, counts_requests: true };
+        let (counts_requests, counts_rolling) = (true, true);
+        let mut request =
+            RenewIn { seq, entries, reports, node: None, sent, counts_requests, counts_rolling };
         if let Some(random) = &mut state.lies {
             lies::distort(&mut request, random);
         }

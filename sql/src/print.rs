@@ -63,11 +63,13 @@ fn policy_text(policy: &str) -> String {
 
 /// `1000000 PER DAY 'Europe/Berlin'`, `10000 REQUESTS PER DAY`.
 fn quota_text(quota: &str, dialect: SqlDialect) -> String {
-    // The zone is what follows the period.
+    // The zone is what follows the period; a window that rolls has none.
     let (amount, window) = quota.split_once(" per ").unwrap_or((quota, ""));
+    let (rolling, window) =
+        window.strip_prefix("rolling ").map_or(("", window), |window| ("ROLLING ", window));
     let mut words = window.splitn(2, ' ');
     let period = words.next().filter(|period| !period.is_empty());
-    let period = period.map(|period| format!(" PER {}", period.to_ascii_uppercase()));
+    let period = period.map(|period| format!(" PER {rolling}{}", period.to_ascii_uppercase()));
     let zone = words.next().map(|zone| format!(" {}", quoted_string(zone, dialect)));
     amount.to_ascii_uppercase() + &period.unwrap_or_default() + &zone.unwrap_or_default()
 }
@@ -165,7 +167,10 @@ mod tests {
         ];
         let requests = (2_u64..=1_000_000_000_000).prop_map(|number| format!("{number} requests"));
         let amount = prop_oneof![3 => decimal(), 2 => requests, 1 => Just("1 request".to_owned())];
-        (amount, per, zone).prop_map(|(amount, per, zone)| format!("{amount} per {per}{zone}"))
+        let fixed = (per, zone).prop_map(|(per, zone)| format!("{per}{zone}"));
+        let rolling = prop_oneof![Just("rolling minute".to_owned()), Just("rolling month".to_owned())];
+        (amount, prop_oneof![3 => fixed, 1 => rolling])
+            .prop_map(|(amount, window)| format!("{amount} per {window}"))
     }
 
     fn action() -> impl Strategy<Value = (String, String)> {

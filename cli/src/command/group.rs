@@ -135,9 +135,10 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "HOW")]
     policy: Option<String>,
     /// What all nodes together use in each minute, hour, day or month of the calendar, here and below: '1000000 per day'
-    /// of RU in UTC, '5000 per month Europe/Berlin' in a zone, '10000 requests per day' of any cost; none takes it away.
-    /// What is used stays used until the next window.
-    #[arg(long, value_name = "AMOUNT per PERIOD [ZONE]")]
+    /// of RU in UTC, '5000 per month Europe/Berlin' in a zone, '10000 requests per day' of any cost; or in any time of such
+    /// a length, wherever it begins: '5000 per rolling hour'. None takes it away. What is used stays used until the next
+    /// window, or for that time.
+    #[arg(long, value_name = "AMOUNT per [rolling] PERIOD [ZONE]")]
     quota: Option<String>,
     /// When a statement is a runaway and what happens to it: limits EXEC_ELAPSED, RU, ROWS; ACTION=DRYRUN, COOLDOWN,
     /// KILL or SWITCH_GROUP(group); WATCH=EXACT or SIMILAR, and its DURATION. Or none. SQL gateways enforce it.

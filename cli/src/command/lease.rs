@@ -112,7 +112,10 @@ fn groups(groups: &[v1::GroupState]) -> Table {
     ]);
     for group in groups {
         let quota = group.quota.as_ref();
-        let resets = |quota: &v1::QuotaState| Span::millis(quota.resets_in_us / 1_000).to_string();
+        let resets = |quota: &v1::QuotaState| {
+            let time = Span::millis(quota.resets_in_us / 1_000);
+            if quota.rolls { format!("{time}, a part") } else { time.to_string() }
+        };
         table.row([
             group.group.clone(),
             group.committed.clone(),

@@ -27,6 +27,17 @@ fn a_quota_is_set_changed_and_taken_away_by_every_way_and_never_by_an_empty_text
     controller.kill();
     controller.again();
     assert_eq!(quota(&controller), json!("7 per hour Asia/Kathmandu"), "it is stored");
+    controller.ok(&["sql", "ALTER RESOURCE GROUP shop QUOTA = 5000 RU PER ROLLING HOUR"]);
+    assert_eq!(quota(&controller), json!("5000 per rolling hour"));
+    let shown = controller.ok(&["sql", "SHOW CREATE RESOURCE GROUP shop"]);
+    assert!(shown.contains("QUOTA=5000 PER ROLLING HOUR"), "{shown}");
+    let listed = controller.ok(&["lease", "list", "shop", "-o", "wide"]);
+    assert!(listed.contains("5000 RU") && listed.contains(", a part"), "{listed}");
+    controller.kill();
+    controller.again();
+    assert_eq!(quota(&controller), json!("5000 per rolling hour"), "it is stored");
+    let said = controller.wrong(&["lab", "what-if", "--group", "shop", "--set", "rate=5"]);
+    assert!(said.contains("rolling window is not replayed") && said.contains("none"), "{said}");
     controller.ok(&["group", "alter", "shop", "--quota", "10000 Requests per day europe/berlin"]);
     assert_eq!(quota(&controller), json!("10000 requests per day Europe/Berlin"));
     let shown = controller.ok(&["sql", "SHOW CREATE RESOURCE GROUP shop"]);
@@ -61,6 +72,7 @@ fn a_quota_is_set_changed_and_taken_away_by_every_way_and_never_by_an_empty_text
         ("5 per day Berlin", "Europe/Berlin"),
         ("5 per day Mars/Olympus", "an IANA name"),
         ("5", "1000000 per day"),
+        ("5 per rolling day UTC", "a rolling day has no zone"),
     ] {
         let said = controller.wrong(&["group", "alter", "shop", &format!("--quota={wrong}")]);
         assert!(said.contains("--quota") && said.contains(remedy), "{wrong}: {said}");

@@ -53,8 +53,17 @@ fn counted(controller: &Controller) -> [u64; 4] {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn never_one_more_request_whatever_dies_and_none_that_is_left_is_refused() {
+    never_one_more("month").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nor_one_more_in_a_window_that_rolls() {
+    never_one_more("rolling month").await;
+}
+
+async fn never_one_more(window: &str) {
     let mut controller = Controller::start();
-    let quota = format!("{REQUESTS} requests per month");
+    let quota = format!("{REQUESTS} requests per {window}");
     // Nothing admits without a lease, and leases end soon.
     let create = ["group", "create", "shop", "--rate", "1000000", "--ttl", "2s", "--quota", &quota];
     controller.ok(&create);

@@ -132,6 +132,7 @@ fn spending(of: &Spending) -> Option<v1::Spending> {
         window: of.window,
         used_micro_ru: of.used.0.clamp(0, Ru::MAX.0),
         ceiling_micro_ru: of.ceiling.0.clamp(0, Ru::MAX.0),
+        running_micro_ru: of.running.0.clamp(0, Ru::MAX.0),
     })
 }
 
@@ -207,6 +208,7 @@ impl Fields<'_> {
             left: whole("requests.left", share.left)?,
             resets_in: Span(share.resets_in_us),
             length: Span(share.window_us),
+            rolls: share.rolls,
         })
     }
 
@@ -220,6 +222,7 @@ impl Fields<'_> {
             left: self.ru("left_micro_ru", share.left_micro_ru)?,
             resets_in: Span(share.resets_in_us),
             length: Span(share.window_us),
+            rolls: share.rolls,
         })
     }
 

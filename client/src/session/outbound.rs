@@ -55,6 +55,7 @@ impl Session {
             sent_us,
             answer_within_us,
             counts_requests: true,
+            counts_rolling: true,
         };
         send(&stream.outbound, Kind::Renew(renew))
     }

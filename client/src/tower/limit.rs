@@ -3,7 +3,7 @@
 //! By draft-ietf-httpapi-ratelimit-headers-11: each is a List of structured fields (RFC 9651) with one String, the name
 //! of the group, and parameters. `q` is the quota, `qu` its unit, `w` the length of the window, `r` what is left and `t`
 //! the time to the next window. Amounts are whole RU or requests, rounded down; times are seconds, rounded up, so that who
-//! comes back after `t` is not early.
+//! comes back after `t` is not early. Where the window rolls, `t` is the time until something returns to it.
 //!
 //! What differs: the draft's registry has requests, its unit where `qu` is absent, and no request units, so `qu` says
 //! "request-units" all the same. A group with a rate alone has no fields: a node is leased a part of the rate, which
@@ -34,7 +34,7 @@ pub(super) fn write(
     quota: &QuotaLeft,
     retry_after: Option<Duration>,
 ) {
-    let QuotaLeft { unit, amount, left, resets_in, length } = *quota;
+    let QuotaLeft { unit, amount, left, resets_in, length, rolls } = *quota;
     let (amount, left, resets_in) = (whole_units(amount), whole_units(left), seconds(resets_in));
     let unit = match unit {
         Unit::Ru => "request-units",
@@ -45,7 +45,9 @@ pub(super) fn write(
         policy.push_str(&format!(";w={}", seconds(length)));
     }
     let mut limit = format!("\"{group}\";r={left}");
-    if retry_after.is_none_or(|pause| resets_in <= whole(pause, NS)) {
+    // Something has returned to a window that rolls, and how much was not said yet.
+    let is_over = rolls && resets_in == 0;
+    if !is_over && retry_after.is_none_or(|pause| resets_in <= whole(pause, NS)) {
         limit.push_str(&format!(";t={resets_in}"));
     }
     for (name, value) in [(RATE_LIMIT_POLICY, policy), (RATE_LIMIT, limit)] {

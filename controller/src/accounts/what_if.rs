@@ -211,6 +211,13 @@ impl Asked {
         let counts_requests = |definition: &Definition| {
             definition.quota.as_ref().is_some_and(|quota| quota.unit == Unit::Requests)
         };
+        let rolls = |definition: &Definition| definition.quota.as_ref().is_some_and(|quota| quota.rolls);
+        if rolls(after) {
+            let message = "a quota with a rolling window is not replayed, because samples do not say when within them it \
+                           was used, and so not when it returns; write \"none\" to replay the rate alone, or a quota \
+                           without \"rolling\"";
+            return Err(AdminError::invalid("quota", message));
+        }
         if counts_requests(after) {
             let message = "a quota of requests is not replayed, because what is recorded is RU; write \"none\" to replay the \
                            rate alone, or a quota of RU";
@@ -227,7 +234,7 @@ impl Asked {
             AdminError::invalid("ru_per_sec", message)
         })?;
         Ok(Self {
-            current: settings(before)?.filter(|_| !counts_requests(before)),
+            current: settings(before)?.filter(|_| !counts_requests(before) && !rolls(before)),
             proposed,
             bearable: bearable.unwrap_or(BEARABLE),
             quotas: [before.quota.clone(), after.quota.clone()],

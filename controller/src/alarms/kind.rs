@@ -99,8 +99,10 @@ pub enum Facts {
         amount: Ru,
         /// Used, or lost with nodes that are gone.
         used: Ru,
-        /// Time to the next window.
+        /// Time to the next window; where it rolls, until something returns.
         resets_in: Span,
+        /// It rolls.
+        rolls: bool,
     },
     /// Of a controller that recovers.
     Recovery {

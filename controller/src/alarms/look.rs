@@ -118,8 +118,8 @@ fn quotas(service: &Service, seen: &mut Vec<Seen>) {
         let quota = Waits(&state.leasing).quota(id, service.clock().now());
         seen.extend(name.zip(quota).map(|(name, quota)| {
             let used = quota.used + quota.lost;
-            let QuotaView { unit, amount, resets_in, .. } = quota;
-            let facts = Facts::Quota { unit, amount, used, resets_in };
+            let QuotaView { unit, amount, resets_in, rolls, .. } = quota;
+            let facts = Facts::Quota { unit, amount, used, resets_in, rolls };
             Seen { group: name.to_string(), facts }
         }));
     });

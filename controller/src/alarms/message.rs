@@ -66,12 +66,11 @@ pub(super) fn text(kind: Kind, group: &str, facts: &Facts) -> String {
         Facts::Waiting { waiting, .. } => {
             format!("group {group}: operations wait or are refused ({waiting} wait)")
         }
-        Facts::Quota { unit, amount, used, resets_in } => {
+        Facts::Quota { unit, amount, used, resets_in, rolls } => {
+            let more = if *rolls { "some of it returns" } else { "the next window begins" };
             let word = if kind == Kind::QuotaSpent { "is used up" } else { "is nearly used up" };
             let (used, amount, unit) = (used.number(), amount.number(), unit.as_str());
-            format!(
-                "group {group}: its quota {word} ({used} of {amount} {unit}; the next window begins in {resets_in})"
-            )
+            format!("group {group}: its quota {word} ({used} of {amount} {unit}; {more} in {resets_in})")
         }
         Facts::Recovery { left } => format!("the controller recovers from an unclean stop for up to {left}"),
         Facts::Guarantees { sum, limit } if group.is_empty() => {
@@ -96,12 +95,12 @@ fn values(facts: &Facts) -> Value {
             "demand_ru_per_sec": rate_text(*demand),
             "leased_ru_per_sec": rate_text(*leased),
         }),
-        Facts::Quota { unit: Unit::Ru, amount, used, resets_in } => json!({
+        Facts::Quota { unit: Unit::Ru, amount, used, resets_in, .. } => json!({
             "amount_ru": amount_text(*amount),
             "used_ru": amount_text(*used),
             "resets_in_us": resets_in.0,
         }),
-        Facts::Quota { unit: Unit::Requests, amount, used, resets_in } => json!({
+        Facts::Quota { unit: Unit::Requests, amount, used, resets_in, .. } => json!({
             "amount_requests": amount_text(*amount),
             "used_requests": amount_text(*used),
             "resets_in_us": resets_in.0,

@@ -1,4 +1,5 @@
-//! The quota of a group: an amount for each window of a calendar, and when the windows begin.
+//! The quota of a group: an amount for each window of a calendar, and when the windows begin, or for each interval of a
+//! length, where the window rolls.
 //!
 //! Pure: the moment is an argument, and the database of zones is compiled in. Days and months begin once, at the first
 //! moment at which the clock of the zone has come to them; one that the zone skipped has no window. Minutes and hours
@@ -33,7 +34,9 @@ pub struct Quota {
     pub unit: Unit,
     /// The length of the windows.
     pub per: Period,
-    /// The zone whose calendar has them.
+    /// The window rolls: what was used leaves it when it is as old as the window is long.
+    pub rolls: bool,
+    /// The zone whose calendar has the windows; UTC where they roll.
     pub zone: Zone,
 }
 
@@ -59,8 +62,8 @@ pub struct Zone(TimeZone);
 pub enum QuotaError {
     /// The text has another form.
     #[error(
-        "{text:?} is no quota such as \"1000000 per day\", \"5000 per hour Europe/Berlin\" or \"10000 requests per day\"; \
-         \"none\" takes it away"
+        "{text:?} is no quota such as \"1000000 per day\", \"5000 per hour Europe/Berlin\", \"10000 requests per day\" or \
+         \"5000 per rolling hour\"; \"none\" takes it away"
     )]
     Malformed {
         /// The text, cut to a readable length.
@@ -87,6 +90,14 @@ pub enum QuotaError {
         /// The text.
         text: String,
     },
+    /// A window that rolls is in no calendar.
+    #[error("a rolling {per} has no zone, so {zone:?} cannot stand behind it; leave it out", per = per.as_str())]
+    RollingZone {
+        /// The length of the window.
+        per: Period,
+        /// What stands behind it.
+        zone: String,
+    },
     /// There is no such zone.
     #[error("{text:?} is no known zone: write an IANA name such as {hint}, or none for UTC")]
     Zone {
@@ -98,24 +109,35 @@ pub enum QuotaError {
 }
 
 impl Quota {
-    /// Reads `AMOUNT per PERIOD`, with a zone behind it unless that is UTC. The amount is RU, or a number of `requests`.
+    /// Reads `AMOUNT per PERIOD`, with a zone behind it unless that is UTC, or `AMOUNT per rolling PERIOD`. The amount is
+    /// RU, or a number of `requests`.
     pub fn parse(text: &str) -> Result<Self, QuotaError> {
         let malformed = || QuotaError::Malformed { text: cut(text) };
         let words: Vec<&str> = text.split_whitespace().collect();
         let mut sides = words.splitn(2, |word| word.eq_ignore_ascii_case("per"));
         let (Some(amount), Some(window)) = (sides.next(), sides.next()) else { return Err(malformed()) };
+        let (rolls, window) = match window {
+            [first, rest @ ..] if first.eq_ignore_ascii_case(ROLLING) => (true, rest),
+            fixed => (false, fixed),
+        };
         let (per, zone) = match window {
             [per] => (Period::parse(per)?, Zone::utc()),
+            [per, zone] if rolls => {
+                return Err(QuotaError::RollingZone { per: Period::parse(per)?, zone: cut(zone) });
+            }
             [per, zone] => (Period::parse(per)?, Zone::parse(zone)?),
             _ => return Err(malformed()),
         };
         let (unit, amount) = counted(amount)?;
-        Ok(Self { amount, unit, per, zone })
+        Ok(Self { amount, unit, per, rolls, zone })
     }
 
     /// The first second after `unix_s` at which a window begins. Beyond the year 9999, where the calendar ends, windows
-    /// are of equal length.
+    /// are of equal length. A window that rolls does not end.
     pub fn window_end(&self, unix_s: u64) -> u64 {
+        if self.rolls {
+            return u64::MAX;
+        }
         let end = i64::try_from(unix_s).ok().and_then(|from| match self.per {
             Period::Minute | Period::Hour => self.zone.strike(from, self.per.secs()),
             Period::Day => self.zone.opening(from, |date| date.tomorrow().ok()),
@@ -128,8 +150,17 @@ impl Quota {
         })
     }
 
-    /// The length in seconds of the window that `unix_s` is in.
+    /// What stands behind "per", without a zone.
+    pub(crate) fn window_text(&self) -> String {
+        let per = self.per.as_str();
+        if self.rolls { format!("{ROLLING} {per}") } else { per.to_owned() }
+    }
+
+    /// The length in seconds of the window that `unix_s` is in. A month that rolls has 30 days.
     pub fn window_length(&self, unix_s: u64) -> u64 {
+        if self.rolls {
+            return self.per.secs().unsigned_abs();
+        }
         // No window is longer than twice the usual length, so that one begins between this and `unix_s`.
         let before = unix_s.saturating_sub(2 * self.per.secs().unsigned_abs());
         let begins = |begin: &u64| Some(self.window_end(*begin)).filter(|next| *next <= unix_s);
@@ -145,10 +176,13 @@ impl fmt::Display for Quota {
             Unit::Requests if self.amount == Unit::REQUEST => " request",
             Unit::Requests => " requests",
         };
-        write!(f, "{}{unit} per {}", amount_text(self.amount), self.per.as_str())?;
+        write!(f, "{}{unit} per {}", amount_text(self.amount), self.window_text())?;
         if self.zone == Zone::utc() { Ok(()) } else { write!(f, " {}", self.zone.name()) }
     }
 }
+
+/// Before the length of a window that rolls.
+const ROLLING: &str = "rolling";
 
 /// Reads an amount, with its unit unless that is RU.
 fn counted(words: &[&str]) -> Result<(Unit, Ru), QuotaError> {
@@ -307,6 +341,8 @@ mod tests {
             (" 007Requests  PER Minute", "7 requests per minute"),
             ("1 requests per month UTC", "1 request per month"),
             ("1000000000000 requests per hour", "1000000000000 requests per hour"),
+            ("10000 RU per rolling hour", "10000 per rolling hour"),
+            ("7 REQUESTS  PER Rolling MONTH", "7 requests per rolling month"),
         ] {
             let quota = Quota::parse(text).unwrap();
             assert_eq!(quota.to_string(), printed);
@@ -314,6 +350,7 @@ mod tests {
         }
         assert_ne!(quota("1 per day Asia/Calcutta"), quota("1 per day Asia/Kolkata"));
         assert_ne!(quota("5 per day"), quota("5 requests per day"));
+        assert_ne!(quota("5 per day"), quota("5 per rolling day"));
     }
 
     #[test]
@@ -345,6 +382,13 @@ mod tests {
             ("5 queries per day", "an amount such as"),
             ("5 per week", "\"month\""),
             ("5 per days", "\"day\""),
+            ("5 per rolling", "per rolling hour"),
+            ("5 per rolling week", "\"month\""),
+            ("5 per rolling rolling day", "\"month\""),
+            ("5 rolling per day", "an amount such as"),
+            ("5 per day rolling", "an IANA name"),
+            ("5 per rolling day Europe/Berlin", "a rolling day has no zone"),
+            ("5 per rolling day UTC", "leave it out"),
             ("5 per day berlin", "such as Europe/Berlin"),
             ("5 per day tokyo", "such as Asia/Tokyo"),
             // Etc/GMT+2 is two hours behind.
@@ -429,7 +473,13 @@ mod tests {
         let last = 253_402_300_799;
         for zone in ["UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago", "Europe/Berlin"] {
             for per in Period::ALL {
-                let quota = Quota { amount: Ru(1), unit: Unit::Ru, per, zone: Zone::parse(zone).unwrap() };
+                let quota = Quota {
+                    amount: Ru(1),
+                    unit: Unit::Ru,
+                    per,
+                    rolls: false,
+                    zone: Zone::parse(zone).unwrap(),
+                };
                 assert!(quota.window_end(0) > 0);
                 // Past the end of the calendar and up to it, in steps that miss no window.
                 let mut before = 0;
@@ -459,7 +509,7 @@ mod tests {
         ) {
             let names: Vec<_> = ZONES.available().map(|name| name.to_string()).collect();
             let name: &String = zone.get(&names);
-            let quota = Quota { amount: Ru(1), unit: Unit::Ru, per, zone: Zone::parse(name).unwrap() };
+            let quota = Quota { amount: Ru(1), unit: Unit::Ru, per, rolls: false, zone: Zone::parse(name).unwrap() };
             let end = quota.window_end(from);
             prop_assert!(end > from);
             let within = from + part.index(usize::try_from(end - from).unwrap()) as u64;
@@ -477,7 +527,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_read_or_refused(text in "[0-9. a-zA-Z/_+-]{0,40}|[0-9.]{1,14}( requests?)? per [a-z]{3,6} [A-Za-z/_]{0,20}") {
+        fn any_text_is_read_or_refused(text in "[0-9. a-zA-Z/_+-]{0,40}|[0-9.]{1,14}( requests?)? per (rolling )?[a-z]{3,6} [A-Za-z/_]{0,20}") {
             if let Ok(quota) = Quota::parse(&text) {
                 prop_assert_eq!(Quota::parse(&quota.to_string()), Ok(quota));
             }

@@ -50,6 +50,7 @@ pub(crate) fn renew(message: v1::Renew) -> Result<RenewIn, MessageError> {
         sent: (message.answer_within_us > 0)
             .then_some(Sent { at: Time(message.sent_us), answer_within: Span(message.answer_within_us) }),
         counts_requests: message.counts_requests,
+        counts_rolling: message.counts_rolling,
     })
 }
 
@@ -163,6 +164,7 @@ fn requests(of: &v1::RequestSpending) -> Result<Spending, String> {
         ceiling: whole("requests.ceiling", of.ceiling)?,
         unit: Unit::Requests,
         offered: rate("requests.offered_rate", of.offered_rate)?,
+        running: Ru::ZERO,
     })
 }
 
@@ -171,6 +173,7 @@ fn spending(of: &v1::Spending) -> Result<Spending, String> {
         window: of.window,
         used: amount("used_micro_ru", of.used_micro_ru)?,
         ceiling: amount("ceiling_micro_ru", of.ceiling_micro_ru)?,
+        running: amount("spending.running_micro_ru", of.running_micro_ru)?,
         ..Spending::default()
     })
 }
@@ -354,6 +357,7 @@ fn allowance_out(share: Allowance) -> v1::Allowance {
         left_micro_ru: share.left.0,
         resets_in_us: share.resets_in.0,
         window_us: share.length.0,
+        rolls: share.rolls,
     }
 }
 
@@ -367,6 +371,7 @@ fn requests_out(share: Allowance) -> v1::RequestAllowance {
         left: whole(share.left),
         resets_in_us: share.resets_in.0,
         window_us: share.length.0,
+        rolls: share.rolls,
     }
 }
 

@@ -99,12 +99,12 @@ impl Leasing {
 
     /// Ends all streams, and returns the leases and the quotas to save; `None` when nothing was granted, since a
     /// predecessor may still be granting.
-    pub(crate) fn stop(&mut self, now: Time) -> Option<(Snapshot, Quotas)> {
+    pub(crate) fn stop(&mut self, now: Time, unix_us: u64) -> Option<(Snapshot, Quotas)> {
         self.sessions.clear();
         self.fence
             .silence(now)
             .is_none()
-            .then(|| (self.engine.snapshot(now), self.quotas.last(&self.engine, now)))
+            .then(|| (self.engine.snapshot(now), self.quotas.last(&self.engine, now, unix_us)))
     }
 
     /// The identity of this controller, and what it knows of others.

@@ -4,6 +4,8 @@
 //! A row holds a mark, which the grant engine grants up to, and the mark with which the next window begins. So a window
 //! begins without waiting for the disk, and an unclean stop counts as used what may have been. A window goes on until its
 //! end has come by the wall clock, whatever that clock showed in between: set back, it does not reset a quota twice.
+//!
+//! The window of a quota that rolls does not end. Its row has what is charged, too, see [`rolling`].
 
 use std::collections::BTreeMap;
 
@@ -13,11 +15,14 @@ use tidegate_core::group::GroupId;
 use tidegate_core::quota::{Opening, QuotaView, Unit, window_number};
 use tidegate_core::units::{MICRO, Ru, Span, Time};
 
+use self::rolling::StoredCells;
 use crate::definitions::catalog::Catalog;
 use crate::definitions::quota::Quota;
 use crate::leasing::Leasing;
 use crate::store::records::{bad, group_key, group_of, json, put_json};
 use crate::store::{Batch, Store, StoreError, Table, Write, each};
+
+mod rolling;
 
 /// Windows of groups with a quota.
 #[derive(Default)]
@@ -58,6 +63,12 @@ pub(crate) struct StoredWindow {
     mark: i64,
     used: i64,
     next: i64,
+    /// Where the window rolls, what was used or lost, and when it leaves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cells: Option<StoredCells>,
+    /// What had left a window that rolls when this was taken.
+    #[serde(skip)]
+    gone: i128,
 }
 
 impl StoredWindow {
@@ -65,7 +76,8 @@ impl StoredWindow {
     pub(crate) fn load(value: &[u8]) -> Result<Self, StoreError> {
         let row: Self = json(Table::Quotas, value)?;
         let in_range = |micro_ru: i64| (0..=Ru::MAX.0).contains(&micro_ru);
-        if in_range(row.mark) && in_range(row.used) && in_range(row.next) && row.id > 0 {
+        let cells = row.cells.as_ref().is_none_or(StoredCells::is_in_range);
+        if in_range(row.mark) && in_range(row.used) && in_range(row.next) && row.id > 0 && cells {
             Ok(row)
         } else {
             Err(bad(Table::Quotas, "an amount or a number is out of range"))
@@ -100,7 +112,7 @@ fn calendar(quota: &Quota) -> String {
         Unit::Ru => "",
         Unit::Requests => REQUESTS,
     };
-    format!("{unit}{} {}", quota.per.as_str(), quota.zone.name())
+    format!("{unit}{} {}", quota.window_text(), quota.zone.name())
 }
 
 /// Before the calendar of a quota of requests, whose rows must not be taken for RU.
@@ -186,7 +198,8 @@ impl Quotas {
             let durable = window.next.take().unwrap_or_default();
             let number = window_number(*group, window.id);
             let length = window.length();
-            let opening = Opening { number, ends, length, durable, ..Opening::default() };
+            let rolls = window.quota.rolls;
+            let opening = Opening { number, ends, length, durable, rolls, ..Opening::default() };
             engine.open_quota(now, *group, &opening);
         }
         self.find_next_end();
@@ -211,15 +224,25 @@ impl Quotas {
     }
 
     /// The row of a window in which `mark` may have been granted.
-    fn row(engine: &Engine, group: GroupId, window: &Window, view: &QuotaView, mark: Ru) -> StoredWindow {
+    fn row(
+        engine: &Engine,
+        (now, unix_us): (Time, u64),
+        (group, window): (GroupId, &Window),
+        view: &QuotaView,
+        mark: Ru,
+    ) -> StoredWindow {
+        let cells = view.rolls.then(|| StoredCells::of(engine, group, (now, unix_us), window.length()));
+        let used = cells.as_ref().map_or(view.used, StoredCells::sum);
         StoredWindow {
             id: window.id,
             calendar: calendar(&window.quota),
             ends_unix_s: window.ends_unix_s,
             // What operations cost beyond their estimates may add up to more than any quota.
             mark: mark.min(Ru::MAX).0,
-            used: view.used.min(Ru::MAX).0,
+            used: used.min(Ru::MAX).0,
             next: first_mark(engine, group, &window.quota).0,
+            cells,
+            gone: view.gone,
         }
     }
 
@@ -234,7 +257,7 @@ impl Quotas {
             let is_stored = window.is_stored && window.next == Some(next);
             (mark.is_some() || !is_stored).then(|| {
                 let mark = mark.unwrap_or(view.durable).max(view.durable);
-                (*group, Self::row(engine, *group, window, &view, mark))
+                (*group, Self::row(engine, (now, unix_us), (*group, window), &view, mark))
             })
         });
         Taken { rows: rows.collect(), gone: std::mem::take(&mut self.gone) }
@@ -247,10 +270,10 @@ impl Quotas {
     }
 
     /// The rows of a clean stop, after which nothing is granted: marks are what was granted.
-    pub(super) fn last(&mut self, engine: &Engine, now: Time) -> Taken {
+    pub(super) fn last(&mut self, engine: &Engine, now: Time, unix_us: u64) -> Taken {
         let rows = self.windows.iter().filter_map(|(group, window)| {
             let view = engine.quota_view(*group, now)?;
-            Some((*group, Self::row(engine, *group, window, &view, view.granted)))
+            Some((*group, Self::row(engine, (now, unix_us), (*group, window), &view, view.granted)))
         });
         Taken { rows: rows.collect(), gone: std::mem::take(&mut self.gone) }
     }
@@ -258,7 +281,7 @@ impl Quotas {
     /// Notes that rows are on disk.
     pub(super) fn stored(&mut self, engine: &mut Engine, taken: Taken) {
         for (group, row) in taken.rows {
-            engine.quota_durable(group, window_number(group, row.id), Ru(row.mark));
+            engine.quota_durable(group, window_number(group, row.id), Ru(row.mark), row.gone);
             let window = self.windows.get_mut(&group).filter(|window| window.id == row.id);
             if let Some(window) = window.filter(|window| calendar(&window.quota) == row.calendar) {
                 (window.next, window.is_stored) = (Some(Ru(row.next)), true);
@@ -326,7 +349,8 @@ impl Window {
             (true, true) => (Ru(row.mark), Ru(row.used)),
             (true, false) => (Ru(row.next), Ru::ZERO),
         };
-        let granted = if goes_on { mark } else { (mark - used).or_zero() };
+        let rolls = self.quota.rolls;
+        let granted = if goes_on && !rolls { mark } else { (mark - used).or_zero() };
         self.ends_unix_s = if goes_on {
             row.ends_unix_s.min(latest_end(&self.quota, unix_s))
         } else {
@@ -340,8 +364,12 @@ impl Window {
             granted,
             lost: mark - used,
             durable: granted,
+            rolls,
         };
         engine.open_quota(now, group, &opening);
+        if let Some(cells) = row.cells.as_ref().filter(|_| goes_on && rolls) {
+            cells.restore(engine, group, (now, unix_us), self.length());
+        }
     }
 }
 

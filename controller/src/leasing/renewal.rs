@@ -3,6 +3,7 @@
 //! A malformed entry is refused on its own. Counting comes first, so that a node's report counts even when a group of
 //! the same renewal is gone. In recovery, a proof of an older epoch lets a node keep what it held.
 
+use tidegate_core::engine::Engine;
 use tidegate_core::exchange::{Ask, Grant, Held};
 use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::ledger::Reported;
@@ -33,6 +34,8 @@ pub struct RenewIn {
     pub sent: Option<Sent>,
     /// Whether the node counts requests. Nodes of builds before quotas of requests do not say so.
     pub counts_requests: bool,
+    /// Whether the node knows windows that roll.
+    pub counts_rolling: bool,
 }
 
 /// When a renewal was sent, and how long the node waits.
@@ -121,9 +124,48 @@ struct Caller {
     incarnation: u64,
     seq: u64,
     counts_requests: bool,
+    counts_rolling: bool,
+}
+
+/// What nodes of earlier builds do not know of a quota.
+enum Unknown {
+    Requests,
+    Rolling,
+}
+
+impl Unknown {
+    /// Why a renewal is refused, in metrics.
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Requests => "counts_no_requests",
+            Self::Rolling => "counts_no_rolling",
+        }
+    }
+
+    fn quota(&self) -> &'static str {
+        match self {
+            Self::Requests => "quota of requests",
+            Self::Rolling => "quota with a rolling window",
+        }
+    }
+
+    fn counted(&self) -> &'static str {
+        match self {
+            Self::Requests => "count them",
+            Self::Rolling => "count in one",
+        }
+    }
 }
 
 impl Caller {
+    /// What of a group's quota this node does not know.
+    fn lacks(&self, engine: &Engine, id: GroupId) -> Option<Unknown> {
+        if !self.counts_requests && engine.quota_unit(id) == Some(Unit::Requests) {
+            return Some(Unknown::Requests);
+        }
+        (!self.counts_rolling && engine.quota_rolls(id)).then_some(Unknown::Rolling)
+    }
+
     /// Why a node gets nothing of a group whose quota counts what the node does not know of. A lease would let it use the
     /// rate, and the quota would not hold.
     fn counts_too_little(
@@ -134,22 +176,20 @@ impl Caller {
         id: GroupId,
         now: Time,
     ) -> Option<String> {
-        let unit = state.leasing.engine.quota_unit(id);
-        if self.counts_requests || unit != Some(Unit::Requests) {
-            return None;
-        }
-        service.metrics.refuse("counts_no_requests");
+        let unknown = self.lacks(&state.leasing.engine, id)?;
+        let (quota, counted) = (unknown.quota(), unknown.counted());
+        service.metrics.refuse(unknown.reason());
         service.metrics.granted("refused");
         let client = self.name.as_str();
         if let Some(renewals) = state.leasing.uncounted.add(now, 1) {
             tracing::warn!(
-                client, %group, renewals,
-                "a node of a build before quotas of requests gets nothing of a group with one: upgrade the node"
+                client, %group, renewals, quota,
+                "a node of a build before quotas of this kind gets nothing of a group with one: upgrade the node"
             );
         }
         Some(format!(
-            "group {group} counts in a quota of requests, and node {client} is of a build that cannot count them: upgrade \
-             the node, or take the quota away"
+            "group {group} counts in a {quota}, and node {client} is of a build that cannot {counted}: upgrade the node, or \
+             take the quota away"
         ))
     }
 }
@@ -195,8 +235,8 @@ impl LeasingCalls<'_> {
         known.messages = known.messages.saturating_add(1);
         known.node = request.node.unwrap_or(known.node);
         let (name, incarnation) = (known.name.clone(), known.number);
-        let counts_requests = request.counts_requests;
-        let caller = Caller { client, name, incarnation, seq: request.seq, counts_requests };
+        let RenewIn { counts_requests, counts_rolling, .. } = request;
+        let caller = Caller { client, name, incarnation, seq: request.seq, counts_requests, counts_rolling };
         let refused = self.count_all(&mut state, &caller, &request.reports, now, unix_us);
         let shed = self.is_too_late(&mut state, client, now, &request);
         let considered = if shed { Vec::new() } else { request.entries };
@@ -257,7 +297,8 @@ impl LeasingCalls<'_> {
         }
         let known = state.leasing.clients.get(client)?;
         let (name, incarnation) = (known.name.clone(), known.number);
-        let caller = Caller { client, name, incarnation, seq, counts_requests: false };
+        let (counts_requests, counts_rolling) = (false, false);
+        let caller = Caller { client, name, incarnation, seq, counts_requests, counts_rolling };
         let refused = self.count_all(&mut state, &caller, reports, now, unix_us);
         state.leasing.counted(client, seq);
         state.leasing.engine.release(now, client);

@@ -299,6 +299,7 @@ async fn a_quota_is_told_at_both_levels_and_to_those_who_want_it() {
                             window: share.window,
                             used_micro_ru: share.ceiling_micro_ru,
                             ceiling_micro_ru: share.ceiling_micro_ru,
+                            running_micro_ru: 0,
                         });
                     }
                 }

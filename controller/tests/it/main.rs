@@ -78,6 +78,8 @@ mod rest;
 #[cfg(test)]
 mod retired;
 #[cfg(test)]
+mod rolling;
+#[cfg(test)]
 mod runaways;
 #[cfg(test)]
 mod sessions;

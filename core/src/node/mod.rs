@@ -97,7 +97,7 @@ pub enum Refusal {
     QuotaUsedUp {
         /// What the quota counts.
         unit: Unit,
-        /// Time to the next window.
+        /// Time to the next window, or until something returns to one that rolls.
         resets_in: Span,
     },
     /// The cost is above what the group's bucket can ever hold.

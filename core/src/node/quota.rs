@@ -7,6 +7,9 @@
 //! A request counts in the window in which it begins: its end says nothing of it, since operations that asked for no
 //! admission end, too. One that never ran is given back if it began after the first share in the window, and so counts in
 //! no other.
+//!
+//! Where the window rolls, the share ends with the lease, and a request that the controller was told of is not given
+//! back: the controller may have let it leave by then.
 
 use crate::demand::Demand;
 use crate::exchange::{Allowance, Spending};
@@ -24,17 +27,20 @@ pub struct QuotaLeft {
     /// Left of it when the controller said so last, less what this node used since, operations under way at their
     /// estimates. What other nodes used since is not known here.
     pub left: Ru,
-    /// Time to the next window, on the slowest clock.
+    /// Time to the next window, on the slowest clock; where it rolls, until something returns.
     pub resets_in: Span,
     /// The length of the window; zero: the controller does not say.
     pub length: Span,
+    /// It rolls.
+    pub rolls: bool,
 }
 
 /// What was used, and may be.
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Quota {
     allowance: Allowance,
-    /// The end of the window on this node's clock, no later than the controller's.
+    /// The end of the window on this node's clock, no later than the controller's; where it rolls, when something returns,
+    /// no earlier than the controller says.
     until: Time,
     counted: Counted,
     /// Used when the share was granted.
@@ -67,11 +73,18 @@ impl Default for Counted {
 struct Requests {
     /// Those that began since the first share in the window.
     begun: Ru,
-    /// When that came.
+    /// When that came; where the window rolls, when the controller was told last.
     since: Time,
     /// Those that arrived.
     offered: Demand,
 }
+
+/// Use from which on a node counts a window that rolls again, from zero: it has no other end, and amounts have one. What
+/// the node held is lost then. Half of the largest amount is years of most nodes; twice of it is too late.
+const RECOUNT: Ru = Ru(Ru::MAX.0 / 2);
+
+/// The window of a share that the node said it has no more: no controller gives this number.
+const NO_MORE: u64 = u64::MAX;
 
 impl Quota {
     /// Whether there is none.
@@ -142,13 +155,18 @@ impl Quota {
         }
     }
 
-    /// Whether the share covers an operation.
-    pub(super) fn covers(&self, now: Time, cost: Ru, settled: &Total) -> bool {
-        now < self.until && self.used(settled) + self.needs(cost) <= self.allowance.ceiling
+    /// Whether the window goes on.
+    fn lasts(&self, now: Time) -> bool {
+        self.allowance.rolls || now < self.until
     }
 
-    /// What the quota counts, and the time to the next window, if nothing can cover an operation before: neither this
-    /// node's share nor another's.
+    /// Whether the share covers an operation.
+    pub(super) fn covers(&self, now: Time, cost: Ru, settled: &Total) -> bool {
+        self.lasts(now) && self.used(settled) + self.needs(cost) <= self.allowance.ceiling
+    }
+
+    /// What the quota counts, and the time to the next window or, where it rolls, until something returns, if nothing can
+    /// cover an operation before: neither this node's share nor another's.
     pub(super) fn used_up(&self, now: Time, cost: Ru, settled: &Total) -> Option<(Unit, Span)> {
         if self.is_none() || now >= self.until {
             return None;
@@ -158,32 +176,42 @@ impl Quota {
         (!covers).then(|| (self.allowance.unit, self.until.since(now)))
     }
 
-    /// The end of the window, which is when to ask for a share in the next.
+    /// The end of the window, which is when to ask for a share in the next. Where it rolls, the controller says with its
+    /// answer when to ask again.
     pub(super) fn until(&self) -> Option<Time> {
-        (!self.is_none()).then_some(self.until)
+        (!self.is_none() && !self.allowance.rolls).then_some(self.until)
     }
 
     /// What is known of it for callers, until the window ends.
     pub(super) fn left(&self, now: Time, settled: &Total) -> Option<QuotaLeft> {
-        let Allowance { unit, amount, length, .. } = self.allowance;
-        (!self.is_none() && now < self.until).then(|| {
+        let Allowance { unit, amount, length, rolls, .. } = self.allowance;
+        (!self.is_none() && self.lasts(now)).then(|| {
             let left = (self.in_reach - self.used(settled)).or_zero().min(amount);
-            QuotaLeft { unit, amount, left, resets_in: self.until.since(now), length }
+            QuotaLeft { unit, amount, left, resets_in: self.until.since(now), length, rolls }
         })
     }
 
     /// What a renewal says.
     pub(super) fn spending(&mut self, now: Time, settled: &Total) -> Spending {
-        match self.is_none() {
-            true => Spending::default(),
-            false => {
-                self.told = self.used(settled);
-                let offered = match &mut self.counted {
-                    Counted::Ru { .. } => Rate::ZERO,
-                    Counted::Requests(requests) => requests.offered.rate(now),
-                };
-                let Allowance { window, ceiling, unit, .. } = self.allowance;
-                Spending { window, used: self.told, ceiling, unit, offered }
+        if self.is_none() {
+            return Spending::default();
+        }
+        self.told = self.used(settled);
+        let Allowance { unit, rolls, .. } = self.allowance;
+        if rolls && self.told > RECOUNT {
+            (self.allowance.window, self.allowance.ceiling) = (NO_MORE, Ru::ZERO);
+        }
+        let (offered, running) = match &mut self.counted {
+            Counted::Ru { running, .. } => (Rate::ZERO, if rolls { *running } else { Ru::ZERO }),
+            Counted::Requests(requests) => {
+                requests.since = if rolls { now } else { requests.since };
+                (requests.offered.rate(now), Ru::ZERO)
+            }
+        };
+        match self.allowance {
+            Allowance { window: NO_MORE, .. } => Spending { unit, offered, ..Spending::default() },
+            Allowance { window, ceiling, .. } => {
+                Spending { window, used: self.told, ceiling, unit, offered, running }
             }
         }
     }
@@ -212,7 +240,10 @@ impl Quota {
         }
         let second = u128::from(MICRO.unsigned_abs());
         let sure = u128::from(allowance.resets_in.0) * second.saturating_sub(u128::from(drift_ppm)) / second;
-        self.until = asked.after(Span(u64::try_from(sure).unwrap_or(u64::MAX)));
+        self.until = match allowance.rolls {
+            true => now.after(allowance.resets_in),
+            false => asked.after(Span(u64::try_from(sure).unwrap_or(u64::MAX))),
+        };
         self.allowance = allowance;
         self.used_then = self.used(settled);
         self.in_reach = allowance.left + self.told;

@@ -12,6 +12,7 @@
 #[path = "../noise/mod.rs"]
 mod noise;
 mod requests;
+mod rolling;
 mod world;
 
 use tidegate_core::node::{Acquired, Refusal};

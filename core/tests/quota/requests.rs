@@ -61,6 +61,7 @@ fn leased(node: &mut NodeGroup, at: Time, window: u64, ceiling: i64) -> Ask {
         left: Ru::whole(ceiling) - ask.spending.used,
         resets_in: Span::secs(100),
         length: Span::secs(100),
+        rolls: false,
     };
     let terms = LeaseTerms {
         rate: Rate::whole(1_000),

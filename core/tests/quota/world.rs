@@ -47,6 +47,8 @@ pub(crate) struct Row {
     used: Ru,
     /// The mark of the next window.
     next: Ru,
+    /// When this was written.
+    at: Time,
 }
 
 pub(crate) struct World {
@@ -68,6 +70,12 @@ pub(crate) struct World {
     pub(crate) settled: Ru,
     pub(crate) above: Ru,
     pub(crate) windows: Vec<(Ru, Ru)>,
+    /// Its window rolls: what was charged, and when it leaves after the row was written.
+    pub(crate) rolls: Option<Vec<(Span, Ru)>>,
+    /// The length of the window.
+    pub(crate) length: Span,
+    /// What was charged, and when: of requests those that began, and less what never ran.
+    pub(crate) charges: Vec<(Time, Ru)>,
     pub(crate) refused: u64,
 }
 
@@ -116,6 +124,9 @@ impl World {
             settled: Ru::ZERO,
             above: Ru::ZERO,
             windows: Vec::new(),
+            rolls: None,
+            length: WINDOW,
+            charges: Vec::new(),
             refused: 0,
         };
         world.row.next = QuotaView::first_mark(unit, AMOUNT, RATE);
@@ -139,10 +150,44 @@ impl World {
         }
     }
 
+    /// The same with a window that rolls, of a minute, which is the shortest there is.
+    pub(crate) fn rolling(unit: Unit, seed: u64, nodes: usize, chance: Chances) -> Self {
+        let mut world = Self::of(unit, seed, nodes, chance);
+        (world.rolls, world.length, world.ends) = (Some(Vec::new()), Span::secs(60), Time(u64::MAX));
+        world.engine = engine(unit, world.now);
+        world.row = Row { count: 2, ..Row::default() };
+        world.reopen();
+        world
+    }
+
+    /// The controller begins on its disk.
+    fn reopen(&mut self) {
+        let rolls = self.rolls.is_some();
+        let lost = self.row.mark - self.row.used;
+        let granted = if rolls { lost } else { self.row.mark };
+        let opening = Opening {
+            number: window_number(PARENT, self.row.count),
+            ends: self.ends,
+            length: self.length,
+            granted,
+            lost,
+            durable: granted,
+            rolls,
+        };
+        self.engine.open_quota(self.now, PARENT, &opening);
+        let passed = self.now.since(self.row.at);
+        for (leaves_in, amount) in self.rolls.iter().flatten() {
+            if *leaves_in > passed {
+                let leaves_in = Span(leaves_in.0 - passed.0);
+                self.engine.charge_quota(self.now, PARENT, leaves_in, *amount);
+            }
+        }
+    }
+
     fn open(&mut self) {
         self.ends = self.ends.after(WINDOW);
         let next = self.row.next;
-        self.row = Row { count: self.row.count + 1, mark: next, used: Ru::ZERO, next };
+        self.row = Row { count: self.row.count + 1, mark: next, used: Ru::ZERO, next, at: self.now };
         let number = window_number(PARENT, self.row.count);
         let opening = Opening { number, ends: self.ends, durable: next, ..Opening::default() };
         self.engine.open_quota(self.now, PARENT, &opening);
@@ -154,10 +199,19 @@ impl World {
 
     pub(crate) fn flush(&mut self) {
         let view = self.view();
+        if self.rolls.is_some() {
+            let Some(mark) = view.mark() else { return };
+            let cells = self.engine.quota_cells(PARENT, self.now);
+            let used = cells.iter().fold(Ru::ZERO, |sum, (_, amount)| sum + *amount);
+            self.row = Row { mark, used, at: self.now, ..self.row };
+            self.rolls = Some(cells);
+            self.engine.quota_durable(PARENT, view.window, mark, view.gone);
+            return;
+        }
         self.row.used = view.used;
         if let Some(mark) = view.mark() {
             self.row.mark = mark;
-            self.engine.quota_durable(PARENT, view.window, mark);
+            self.engine.quota_durable(PARENT, view.window, mark, 0);
         }
     }
 
@@ -165,15 +219,7 @@ impl World {
     pub(crate) fn crash(&mut self) {
         self.engine = engine(self.unit, self.now);
         self.engine.recover_until(self.now.after(Span::secs(6)));
-        let opening = Opening {
-            number: window_number(PARENT, self.row.count),
-            ends: self.ends,
-            granted: self.row.mark,
-            lost: self.row.mark - self.row.used,
-            durable: self.row.mark,
-            ..Opening::default()
-        };
-        self.engine.open_quota(self.now, PARENT, &opening);
+        self.reopen();
         (self.asks, self.answers) = (Vec::new(), Vec::new());
         for node in &mut self.nodes {
             node.group.on_session_lost(self.now);
@@ -194,16 +240,21 @@ impl World {
                 (self.settled, self.above) = (Ru::ZERO, Ru::ZERO);
                 self.open();
             }
-            if self.now.0.is_multiple_of(FLUSH.0) {
-                self.flush();
-            }
-            if self.below(self.chance.crashes, 100_000) {
-                self.crash();
-            }
-            self.deliver();
-            for index in 0..self.nodes.len() {
-                self.step(index, demand(self.now, index));
-            }
+            self.pass(&demand);
+        }
+    }
+
+    /// One step of all.
+    pub(crate) fn pass(&mut self, demand: &impl Fn(Time, usize) -> u64) {
+        if self.now.0.is_multiple_of(FLUSH.0) {
+            self.flush();
+        }
+        if self.below(self.chance.crashes, 100_000) {
+            self.crash();
+        }
+        self.deliver();
+        for index in 0..self.nodes.len() {
+            self.step(index, demand(self.now, index));
         }
     }
 
@@ -288,6 +339,7 @@ impl World {
             self.nodes[index].group.give_back(self.now, began, estimate);
             if self.unit == Unit::Requests && window == self.windows.len() {
                 self.settled -= Unit::REQUEST;
+                self.charges.push((began, Ru::ZERO - Unit::REQUEST));
             }
             return;
         }
@@ -295,6 +347,7 @@ impl World {
         self.nodes[index].group.settle(self.now, estimate, &used);
         if self.unit == Unit::Ru {
             self.settled += cost;
+            self.charges.push((self.now, cost));
             self.above += (cost - estimate).or_zero();
         }
     }
@@ -321,6 +374,7 @@ impl World {
         self.nodes[index].running.push(Running { began: self.now, ends, estimate, cost, window });
         if self.unit == Unit::Requests {
             self.settled += Unit::REQUEST;
+            self.charges.push((self.now, Unit::REQUEST));
         }
     }
 }

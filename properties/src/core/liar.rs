@@ -146,6 +146,7 @@ fn anything(input: &mut Input<'_>) -> Ask {
             // Read last, so that inputs of before mean what they meant.
             unit: if input.flag() { Unit::Requests } else { Unit::Ru },
             offered: Rate(input.hostile()),
+            running: Ru(input.hostile()),
         },
     }
 }

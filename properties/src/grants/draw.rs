@@ -45,7 +45,16 @@ pub(super) fn renew(lab: &mut Lab, slot: usize, input: &mut Input<'_>) -> Option
         .iter_mut()
         .for_each(|report| report.waited = (0..input.below(3)).map(|_| waited(input)).collect());
     let counts_requests = input.flag();
-    Some(v1::Renew { seq, entries, reports, node, sent_us, answer_within_us, counts_requests })
+    Some(v1::Renew {
+        seq,
+        entries,
+        reports,
+        node,
+        sent_us,
+        answer_within_us,
+        counts_requests,
+        counts_rolling: counts_requests,
+    })
 }
 
 /// Waits that ended.

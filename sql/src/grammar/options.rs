@@ -141,10 +141,10 @@ fn rate(cursor: &mut Cursor<'_>, what: &str, words: &[&str]) -> Result<String, S
     cursor.decimal(what)
 }
 
-/// A quota as the API writes it: `1000000 PER DAY 'Europe/Berlin'`, `10000 REQUESTS PER DAY`, either in quotes, or `NONE`.
+/// A quota as the API writes it: `1000000 PER DAY 'Europe/Berlin'`, `10000 REQUESTS PER ROLLING HOUR`, either in quotes, or
+/// `NONE`.
 fn quota(cursor: &mut Cursor<'_>) -> Result<String, SqlError> {
-    const WHAT: &str =
-        "a quota such as 1000000 PER DAY, 5000 PER HOUR 'Europe/Berlin' or 10000 REQUESTS PER DAY, or NONE";
+    const WHAT: &str = "a quota such as 1000000 PER DAY, 5000 PER ROLLING HOUR or 10000 REQUESTS PER DAY 'Europe/Berlin', or NONE";
     const PERIODS: [(&str, &str); 4] =
         [("MINUTE", "minute"), ("HOUR", "hour"), ("DAY", "day"), ("MONTH", "month")];
     if cursor.take(&["NONE"]) {
@@ -157,15 +157,16 @@ fn quota(cursor: &mut Cursor<'_>) -> Result<String, SqlError> {
     let units = [("REQUESTS", " requests"), ("REQUEST", " request"), ("RU", "")];
     let unit = units.into_iter().find(|(word, _)| cursor.take(&[word])).map_or("", |(_, unit)| unit);
     cursor.expect(&["PER"])?;
+    let rolling = if cursor.take(&["ROLLING"]) { "rolling " } else { "" };
     let period = cursor.choice(&PERIODS)?;
     if let Ok(zone) = cursor.string("a zone") {
-        return Ok(format!("{amount}{unit} per {period} {zone}"));
+        return Ok(format!("{amount}{unit} per {rolling}{period} {zone}"));
     }
     let option = OPTIONS.iter().any(|(option, _)| cursor.sees(option));
     if !option && matches!(cursor.peek(), Some(Token::Word(_))) {
         return Err(cursor.expected("a zone in quotes, such as 'Europe/Berlin', or another option"));
     }
-    Ok(format!("{amount}{unit} per {period}"))
+    Ok(format!("{amount}{unit} per {rolling}{period}"))
 }
 
 /// A policy as the API writes it; that of a rate that warms up is `WARM_UP('10s', 3)`, where one or both may be left out.

@@ -112,6 +112,8 @@ fn quotas_are_read() {
         ("QUOTA = 10000 REQUESTS PER DAY", "10000 requests per day"),
         ("QUOTA 1 Request PER HOUR 'Asia/Kathmandu'", "1 request per hour Asia/Kathmandu"),
         ("QUOTA='7 requests per minute'", "7 requests per minute"),
+        ("QUOTA = 5000 RU PER Rolling HOUR", "5000 per rolling hour"),
+        ("QUOTA = 7 REQUESTS PER ROLLING MONTH, WEIGHT 2", "7 requests per rolling month"),
         ("QUOTA NONE", "none"),
     ] {
         let (group, fields) = altered(text);
@@ -121,6 +123,8 @@ fn quotas_are_read() {
         ("QUOTA=5 PER WEEK", "MONTH"),
         ("QUOTA=5", "PER"),
         ("QUOTA=5 REQUESTS", "PER"),
+        ("QUOTA=5 PER ROLLING", "MONTH"),
+        ("QUOTA=5 PER ROLLING WEEK", "MONTH"),
         ("QUOTA=5 QUERIES PER DAY", "PER"),
         ("QUOTA=REQUESTS PER DAY", "10000 REQUESTS PER DAY"),
         ("QUOTA=5 PER DAY Europe/Berlin", "'Europe/Berlin'"),

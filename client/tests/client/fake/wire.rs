@@ -43,11 +43,13 @@ fn spending(entry: &v1::RenewEntry) -> Spending {
         ceiling: requests(of.ceiling),
         unit: QuotaUnit::Requests,
         offered: Rate(of.offered_rate),
+        running: Ru::ZERO,
     });
     let of_ru = entry.spending.map(|of| Spending {
         window: of.window,
         used: Ru(of.used_micro_ru),
         ceiling: Ru(of.ceiling_micro_ru),
+        running: Ru(of.running_micro_ru),
         ..Spending::default()
     });
     requests.or(of_ru).unwrap_or_default()
@@ -66,6 +68,7 @@ fn requests_out(share: &Allowance) -> v1::RequestAllowance {
         left: whole(share.left),
         resets_in_us: share.resets_in.0,
         window_us: share.length.0,
+        rolls: share.rolls,
     }
 }
 
@@ -97,6 +100,7 @@ pub(super) fn grant_entry(group: &str, grant: &Grant) -> v1::GrantEntry {
                 left_micro_ru: share.left.0,
                 resets_in_us: share.resets_in.0,
                 window_us: share.length.0,
+                rolls: share.rolls,
             });
             entry.allowance = allowance.map(Box::new);
             (entry.ack_now, entry.scarce) = (terms.ack_now, terms.scarce);

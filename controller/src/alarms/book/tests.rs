@@ -30,7 +30,8 @@ fn waits(group: &str, waiting: u64) -> Seen {
 
 fn quota(used: i64) -> Seen {
     let (unit, amount) = (Unit::Ru, Ru::whole(100));
-    let facts = Facts::Quota { unit, amount, used: Ru::whole(used), resets_in: Span::secs(9) };
+    let (used, resets_in) = (Ru::whole(used), Span::secs(9));
+    let facts = Facts::Quota { unit, amount, used, resets_in, rolls: false };
     Seen { group: "a".to_owned(), facts }
 }
 

@@ -15,7 +15,7 @@ const GROUP: GroupId = GroupId(2);
 /// 2026-11-26 00:00:30 UTC.
 const UNIX_US: u64 = 1_795_651_230_000_000;
 /// What the definition says, in turns; `None`: no quota.
-const TEXTS: [Option<&str>; 8] = [
+const TEXTS: [Option<&str>; 11] = [
     Some("300 per minute"),
     Some("900 per minute"),
     Some("300 per hour"),
@@ -23,6 +23,9 @@ const TEXTS: [Option<&str>; 8] = [
     Some("300 requests per minute"),
     Some("900 requests per minute"),
     Some("300 requests per hour"),
+    Some("300 per rolling minute"),
+    Some("900 per rolling minute"),
+    Some("300 requests per rolling minute"),
     None,
 ];
 
@@ -80,10 +83,12 @@ struct Open {
     /// The calendar in force then.
     calendar: String,
     number: u64,
-    /// What was given in it.
-    given: Ru,
+    /// What was given in it, and when.
+    given: Vec<(Time, Ru)>,
     /// What nodes may still have had of the one before, and when that ended.
     before: (Ru, u64),
+    /// When it was opened.
+    since: Time,
 }
 
 fn quota(text: &str) -> Quota {
@@ -142,8 +147,9 @@ impl Story {
             self.open = Some(Open {
                 calendar: calendar(&window.quota),
                 number: view.window,
-                given: Ru::ZERO,
+                given: Vec::new(),
                 before,
+                since: self.now,
             });
         }
         self.ends_unix_s = window.ends_unix_s;
@@ -208,17 +214,22 @@ impl Story {
         let Some(Grant::Leased(terms)) = answer else { panic!("{answer:?}") };
         let given = terms.allowance.map_or(Ru::ZERO, |allowance| allowance.ceiling);
         if let Some(open) = &mut self.open {
-            open.given += given;
+            open.given.push((self.now, given));
         }
     }
 
     /// What a controller that starts now counts in the window that is open, if it goes on with it.
     fn check(&self) -> Result<(), TestCaseError> {
-        let Some(Open { calendar: of, given, before: (before, ended_unix_s), .. }) = &self.open else {
+        let Some(Open { calendar: of, given, before: (before, ended_unix_s), since, .. }) = &self.open else {
             return Ok(());
         };
+        // What was given longer ago than a window that rolls is long has left it.
+        let rolls = self.view().is_some_and(|view| view.rolls);
+        let counts = |at: Time| !rolls || self.now.since(at) <= Span::secs(60);
+        let given = given.iter().filter(|(at, _)| counts(*at)).fold(Ru::ZERO, |sum, (_, given)| sum + *given);
         // What ended is of no use any more.
-        let given = *given + if *ended_unix_s > seconds(self.unix_us) { *before } else { Ru::ZERO };
+        let early = *ended_unix_s > seconds(self.unix_us) && counts(*since);
+        let given = given + if early { *before } else { Ru::ZERO };
         let Some(window) = self.quotas.windows.get(&GROUP) else { return Ok(()) };
         let changed = self.text.map(quota).is_none_or(|now| calendar(&now) != *of);
         if changed || window.ends_unix_s <= seconds(self.unix_us) {
@@ -306,6 +317,8 @@ fn no_window_gets_the_number_of_one_that_is_on_disk() {
         mark: 1,
         used: 0,
         next: 1,
+        cells: None,
+        gone: 0,
     };
     let (mut engine, mut quotas) = started(Time(0), UNIX_US, None, Some(&row));
     engine.put_group(Time(0), GROUP, spec(Some(&text))).unwrap();
