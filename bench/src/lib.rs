@@ -23,6 +23,7 @@ pub mod memory;
 pub mod messages;
 pub mod metered;
 pub mod plot;
+pub mod policies;
 pub mod redis;
 pub mod refusal;
 pub mod renewals;
@@ -69,6 +70,12 @@ pub const FAMILIES: &[Family] = &[
         about: "the group found by name, or by tenant and user, first",
         on_request: false,
         run: lookup::run,
+    },
+    Family {
+        name: "policies",
+        about: "a decision of each limiter policy, beside the token bucket's",
+        on_request: false,
+        run: policies::run,
     },
     Family { name: "refusal", about: "try_acquire on an empty bucket", on_request: false, run: refusal::run },
     Family {
