@@ -21,7 +21,7 @@ use crate::units::{Rate, Ru, Span, Time};
 /// A group that uses all but one part in this many of its rate is not idle: what the curve yields beyond that has not
 /// reached its nodes yet. At half, a load of three quarters of the rate would never let it cool; with twice, the last
 /// steps of a short warm-up count as idle, and it takes longer.
-const ALL_BUT: i64 = 8;
+pub(crate) const ALL_BUT: i64 = 8;
 /// While a rate warms up, a node that waits for more of it asks this many times in a warm-up, so that its lease is
 /// behind the curve by a hundredth of that. With half, it is behind by two; twice costs twice the messages.
 const STEPS: u64 = 100;

@@ -52,9 +52,6 @@ fn a_quota_is_set_changed_and_taken_away_by_every_way_and_never_by_an_empty_text
     controller.kill();
     controller.again();
     assert_eq!(quota(&controller), json!("7 requests per hour"), "it is stored");
-    let what_if = ["what-if", "--group", "shop", "--set", "rate=5"];
-    let said = controller.wrong(&[&["lab"], &what_if[..]].concat());
-    assert!(said.contains("quota of requests is not replayed") && said.contains("none"), "{said}");
     let said = controller.wrong(&["group", "alter", "shop", "--quota", ""]);
     assert!(said.contains("--quota is empty"), "{said}");
     controller.ok(&["group", "alter", "shop", "--quota", "none"]);

@@ -13,6 +13,7 @@ use tidegate_proto::v1;
 use crate::accounts::AccountCalls;
 use crate::accounts::history::Resolution;
 use crate::accounts::recent::Seconds;
+use crate::accounts::what_if::room_for_replay;
 use crate::answers::{cut_rows, one_group};
 use crate::error::{AdminError, InField};
 use crate::limits::{MAX_HISTORY_POINTS, MAX_ROWS, PAST_MINUTES_KEPT_S, SECONDS_KEPT_S};
@@ -121,7 +122,7 @@ impl AccountCalls<'_> {
             return Ok((self.points([id], step, &range)?, 1));
         }
         let groups = self.with_those_below(&name)?;
-        let _room = self.room_for_replay()?;
+        let _room = room_for_replay(self.service)?;
         Ok((self.points(groups.iter().copied(), step, &range)?, groups.len()))
     }
 

@@ -21,6 +21,7 @@ use crate::error::{AdminError, InField};
 use crate::limits::{MAX_REPLAYS, MOST_BELOW};
 use crate::name::GroupName;
 use crate::quantity::{amount_text, rate_text, total_text};
+use crate::service::Service;
 
 /// How long operations wait if neither the request nor the group says: as long as a person hardly notices. A limit is
 /// judged by what it refuses in the end: with half, more would be called refused that callers wait for; with twice as
@@ -64,7 +65,7 @@ impl AccountCalls<'_> {
         self.replayed(&changed.name, step, &self.range(step, from_unix_s, 0), asked)
     }
 
-    fn replayed(
+    pub(super) fn replayed(
         &self,
         name: &GroupName,
         step: Step,
@@ -72,7 +73,7 @@ impl AccountCalls<'_> {
         asked: Asked,
     ) -> Result<v1::WhatIfReply, AdminError> {
         let groups = self.with_those_below(name)?;
-        let _room = self.room_for_replay()?;
+        let _room = room_for_replay(self.service)?;
         let points = self.points(groups.iter().copied(), step, range)?;
         let counted: Vec<Counted> = points.iter().map(counted).collect();
         let record = Record::of(&asked.wanted(counted)).map_err(|error| match error {
@@ -84,6 +85,7 @@ impl AccountCalls<'_> {
         let compared = compare(&record, current.as_ref(), proposed, *bearable, &mut Budget::default());
         let compared = compared.map_err(|error| match error {
             ReplayError::Setting(setting) => AdminError::invalid("ru_per_sec", setting),
+            ReplayError::Uncounted => AdminError::invalid("quota", error),
             ReplayError::TooLong => AdminError::invalid("burst", error),
         })?;
         Ok(v1::WhatIfReply {
@@ -91,15 +93,6 @@ impl AccountCalls<'_> {
             resolution: step.word().to_owned(),
             groups: u32::try_from(groups.len()).unwrap_or(u32::MAX),
             ..answer(&points, &record, &asked, &compared)
-        })
-    }
-
-    /// Room for one replay, until it is dropped.
-    pub(super) fn room_for_replay(&self) -> Result<SemaphorePermit<'_>, AdminError> {
-        self.service.replays().try_acquire().map_err(|_| {
-            let message =
-                format!("{MAX_REPLAYS} replays run already, which is the limit; repeat this in some seconds");
-            AdminError::Refused { message }
         })
     }
 
@@ -122,6 +115,15 @@ impl AccountCalls<'_> {
         }
         Ok(groups)
     }
+}
+
+/// Room for one replay, until it is dropped.
+pub(super) fn room_for_replay(service: &Service) -> Result<SemaphorePermit<'_>, AdminError> {
+    service.replays().try_acquire().map_err(|_| {
+        let message =
+            format!("{MAX_REPLAYS} replays run already, which is the limit; repeat this in some seconds");
+        AdminError::Refused { message }
+    })
 }
 
 /// A point of the history as the core counts it.
@@ -163,7 +165,7 @@ fn answer(points: &[Point], record: &Record, asked: &Asked, compared: &Compariso
 /// What a group is held to, what it would be, and which wait is bearable.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// `None` without a limit, and under a quota of requests.
+    /// `None` without a limit.
     pub current: Option<Settings>,
     /// The group with the proposed fields.
     pub proposed: Settings,
@@ -202,15 +204,12 @@ impl Asked {
         Self::between(&Definition::parse(group)?, &Definition::parse(&text)?, patience, bearable)
     }
 
-    fn between(
+    pub(crate) fn between(
         before: &Definition,
         after: &Definition,
         patience: Option<Span>,
         bearable: Option<Span>,
     ) -> Result<Self, AdminError> {
-        let counts_requests = |definition: &Definition| {
-            definition.quota.as_ref().is_some_and(|quota| quota.unit == Unit::Requests)
-        };
         let rolls = |definition: &Definition| definition.quota.as_ref().is_some_and(|quota| quota.rolls);
         if rolls(after) {
             let message = "a quota with a rolling window is not replayed, because samples do not say when within them it \
@@ -218,23 +217,18 @@ impl Asked {
                            without \"rolling\"";
             return Err(AdminError::invalid("quota", message));
         }
-        if counts_requests(after) {
-            let message = "a quota of requests is not replayed, because what is recorded is RU; write \"none\" to replay the \
-                           rate alone, or a quota of RU";
-            return Err(AdminError::invalid("quota", message));
-        }
-        let settings = |definition: &Definition| -> Result<_, AdminError> {
+        let settings = |definition: &Definition| {
             let (spec, quota) = (definition.spec(None), None);
             let patience = patience.or(definition.max_wait).unwrap_or(PATIENCE);
-            let (shape, burst) = (shape(spec.policy)?, spec.burst);
-            Ok(spec.limit().map(|rate| Settings { shape, rate, burst, patience, quota }))
+            let (shape, burst) = (shape(spec.policy), spec.burst);
+            spec.limit().map(|rate| Settings { shape, rate, burst, patience, quota })
         };
-        let proposed = settings(after)?.ok_or_else(|| {
+        let proposed = settings(after).ok_or_else(|| {
             let message = "without a limit nothing is throttled; give a rate such as \"2000\"";
             AdminError::invalid("ru_per_sec", message)
         })?;
         Ok(Self {
-            current: settings(before)?.filter(|_| !counts_requests(before) && !rolls(before)),
+            current: settings(before).filter(|_| !rolls(before)),
             proposed,
             bearable: bearable.unwrap_or(BEARABLE),
             quotas: [before.quota.clone(), after.quota.clone()],
@@ -280,7 +274,13 @@ fn windows(quota: &Quota, record: &Record) -> Result<Windows, AdminError> {
         begins.push(Time(begin.saturating_mul(1_000_000)));
         begin = quota.window_end(begin);
     }
-    Ok(Windows::new(quota.amount, begins))
+    Ok(match quota.unit {
+        Unit::Ru => Windows::new(quota.amount, begins),
+        Unit::Requests => {
+            let requests = quota.amount.0.checked_div(Unit::REQUEST.0).unwrap_or(0);
+            Windows::requests(requests.unsigned_abs(), begins)
+        }
+    })
 }
 
 /// A wait; 0 is not said.
@@ -294,17 +294,11 @@ fn wait(field: &str, us: u64) -> Result<Option<Span>, AdminError> {
     Ok((us > 0).then_some(Span(us)))
 }
 
-/// A rate that warms up is not replayed: how warm a group was depends on what its nodes did in each second before, of
-/// which a record of minutes has the sum.
-fn shape(policy: Policy) -> Result<Shape, AdminError> {
+fn shape(policy: Policy) -> Shape {
     match policy {
-        Policy::TokenBucket => Ok(Shape::TokenBucket),
-        Policy::Paced => Ok(Shape::Paced),
-        Policy::WarmUp { .. } => {
-            let message = "\"warm_up\" cannot be replayed, since a record does not have how warm the group was; replay its \
-                           usage from a file under \"paced\", for the rate once it is warm";
-            Err(AdminError::invalid("policy", message))
-        }
+        Policy::TokenBucket => Shape::TokenBucket,
+        Policy::Paced => Shape::Paced,
+        Policy::WarmUp { period, factor } => Shape::WarmUp { period, factor },
     }
 }
 
@@ -312,7 +306,7 @@ fn outcome(settings: &Settings, quota: Option<String>, [even, at_once]: &Outcome
     v1::WhatIfOutcome {
         ru_per_sec: rate_text(settings.rate),
         burst: amount_text(settings.burst()),
-        policy: settings.shape.word().to_owned(),
+        policy: settings.shape.to_string(),
         even: Some(figures(even)),
         at_once: Some(figures(at_once)),
         quota: quota.unwrap_or_default(),

@@ -9,15 +9,23 @@
 //! Where a burst is one second of the limit, this is close to one bucket; where it is five, gusts of some seconds find
 //! much less.
 
-use super::{Rate, Ru, Span, Time};
+use super::{Budget, Rate, ReplayError, Ru, Span, Time};
 use crate::decide::LOCAL_CAP;
 use crate::policy::paced::Paced;
 use crate::policy::token_bucket::TokenBucket;
 use crate::policy::{Policy, Verdict, setting::SettingError};
 use crate::units::MICRO;
 
-/// A policy before which even demand may pass without a look at each operation.
-pub(super) trait Steady: Policy<State: Copy> {
+/// A policy that those in line wait for, and before which even demand may pass without a look at each operation.
+pub(super) trait Steady {
+    /// What was done.
+    type State: Copy;
+    /// Whether an operation starts in time does not depend on what it costs.
+    const ALL_OR_NONE: bool;
+
+    /// The state before anything was done.
+    fn fresh(&self) -> Self::State;
+
     /// What operations come from a moment on.
     fn offer(&self, _: &mut Self::State, _: Time, _: Offer) {}
 
@@ -26,11 +34,25 @@ pub(super) trait Steady: Policy<State: Copy> {
         None
     }
 
+    /// When an operation starts whose turn is at a moment, and counts it; `None` if that is not until a later one.
+    fn start(
+        &self,
+        state: &mut Self::State,
+        turns: (Time, Time),
+        cost: Ru,
+        budget: &mut Budget,
+    ) -> Result<Option<Time>, ReplayError>;
+
     /// Whether what is there at the first of some moments covers it, and what is gained between two of them the next.
     fn is_at_ease(&self, state: &Self::State, moments: &Moments) -> bool;
 
-    /// The state after the last of these moments, at each of which all starts.
-    fn pass(&self, state: &mut Self::State, moments: &Moments);
+    /// The state after the last of these moments, at each of which all starts; returns whether it does.
+    fn pass(
+        &self,
+        state: &mut Self::State,
+        moments: &Moments,
+        budget: &mut Budget,
+    ) -> Result<bool, ReplayError>;
 }
 
 /// What is offered.
@@ -77,8 +99,6 @@ pub(super) struct HeldState {
     /// What they hold.
     near: i128,
     pool: i128,
-    /// Operations wait: all of it is in the pool.
-    waits: bool,
 }
 
 impl Held {
@@ -94,12 +114,8 @@ impl Held {
     fn at(&self, state: &HeldState, now: Time) -> HeldState {
         let passed = i128::from(now.0.saturating_sub(state.at.0));
         let mut state = HeldState { at: now.max(state.at), ..*state };
-        if state.waits {
-            state.pool = (state.pool + self.rate * passed).min(self.burst);
-        } else {
-            state.near = (state.near + state.leased * passed).min(state.cap);
-            state.pool = (state.pool + (self.rate - state.leased) * passed).min(self.burst - state.cap);
-        }
+        state.near = (state.near + state.leased * passed).min(state.cap);
+        state.pool = (state.pool + (self.rate - state.leased) * passed).min(self.burst - state.cap);
         state
     }
 
@@ -107,7 +123,7 @@ impl Held {
     fn settled(&self, state: HeldState) -> HeldState {
         let sum = state.near + state.pool;
         let pool = (sum - state.near.min(state.cap)).min(self.burst - state.cap);
-        HeldState { near: sum - pool, pool, waits: false, ..state }
+        HeldState { near: sum - pool, pool, ..state }
     }
 }
 
@@ -118,19 +134,34 @@ pub(super) struct Drained {
     pub(super) rate: Rate,
 }
 
-impl Policy for Drained {
+impl Steady for Drained {
     type State = <Paced as Policy>::State;
+    const ALL_OR_NONE: bool = true;
 
     fn fresh(&self) -> Self::State {
         self.queue.fresh()
     }
 
-    fn decide(&self, state: &mut Self::State, now: Time, cost: Ru) -> Verdict {
-        self.queue.decide(state, now, cost)
+    fn start(
+        &self,
+        state: &mut Self::State,
+        (turn, until): (Time, Time),
+        cost: Ru,
+        _: &mut Budget,
+    ) -> Result<Option<Time>, ReplayError> {
+        let mut after = *state;
+        let start = match self.queue.try_acquire(&mut after, turn, cost) {
+            Verdict::AdmitAt(at) => at,
+            verdict if verdict.is_admitted() => turn,
+            _ => return Ok(None),
+        };
+        if start > until {
+            return Ok(None);
+        }
+        *state = after;
+        Ok(Some(start))
     }
-}
 
-impl Steady for Drained {
     fn is_at_ease(&self, state: &Self::State, moments: &Moments) -> bool {
         // What owes anything makes it wait.
         let owes = self.queue.try_acquire(&mut { *state }, moments.first, Ru(1)) != Verdict::Admit;
@@ -138,43 +169,40 @@ impl Steady for Drained {
         !owes && gained >= fine(moments.most)
     }
 
-    fn pass(&self, state: &mut Self::State, moments: &Moments) {
+    fn pass(&self, state: &mut Self::State, moments: &Moments, _: &mut Budget) -> Result<bool, ReplayError> {
         *state = self.queue.fresh();
         self.queue.try_acquire(state, moments.last, moments.cost);
+        Ok(true)
     }
 }
 
-fn fine(amount: Ru) -> i128 {
+/// In millionths of a micro-RU; a debt is none.
+pub(super) fn fine(amount: Ru) -> i128 {
     i128::from(amount.0.max(0)) * i128::from(MICRO)
 }
 
-impl Policy for Held {
-    type State = HeldState;
-
-    fn fresh(&self) -> Self::State {
-        HeldState { at: Time(0), leased: 0, cap: 0, near: 0, pool: self.burst, waits: false }
-    }
-
-    fn decide(&self, state: &mut Self::State, now: Time, cost: Ru) -> Verdict {
-        let cost = fine(cost);
-        if cost > self.burst {
-            return Verdict::Never;
-        }
-        let now_has = self.at(state, now);
-        let missing = cost - now_has.near - now_has.pool;
-        if missing <= 0 {
-            let near = cost.min(now_has.near);
-            let (near, pool) = (now_has.near - near, now_has.pool - (cost - near));
-            *state = self.settled(HeldState { near, pool, ..now_has });
-            return Verdict::Admit;
-        }
-        *state = HeldState { near: 0, pool: now_has.near + now_has.pool, waits: true, ..now_has };
-        let wait = missing.unsigned_abs().div_ceil(self.rate.unsigned_abs());
-        Verdict::retry_at(u128::from(now_has.at.0) + wait)
+/// A quotient, rounded down. What is divided is mostly short, and a long division takes several times as long; it is
+/// most of what a decision costs.
+pub(super) fn divided(amount: i128, by: i128) -> i128 {
+    match (u64::try_from(amount), u64::try_from(by)) {
+        (Ok(amount), Ok(by)) => amount.checked_div(by).map_or(0, i128::from),
+        _ => amount.checked_div(by).unwrap_or(0),
     }
 }
 
+/// The same, rounded up.
+fn divided_up(amount: i128, by: i128) -> i128 {
+    divided(amount + by - 1, by)
+}
+
 impl Steady for Held {
+    type State = HeldState;
+    const ALL_OR_NONE: bool = false;
+
+    fn fresh(&self) -> Self::State {
+        HeldState { at: Time(0), leased: 0, cap: 0, near: 0, pool: self.burst }
+    }
+
     fn offer(&self, state: &mut Self::State, from: Time, offer: Offer) {
         let (offered, cost) = match offer {
             Offer::Some(rate, cost) => (rate.0.into(), fine(cost)),
@@ -184,7 +212,10 @@ impl Steady for Held {
         let leased = if is_idle { 0 } else { (self.rate / 2 + offered).min(self.rate) };
         // As nodes' buckets are: half a second of their rate within their part of half of the burst, or twice the
         // operation within that of the whole burst.
-        let part = |amount: i128| amount / self.rate * leased + amount % self.rate * leased / self.rate;
+        let part = |amount: i128| {
+            let whole = divided(amount, self.rate);
+            whole * leased + divided((amount - whole * self.rate) * leased, self.rate)
+        };
         let usual = part(self.burst / 2).min(leased * i128::from(LOCAL_CAP.0));
         let cap = usual.max(part(self.burst).min(cost + cost));
         *state = self.settled(HeldState { leased, cap, ..self.at(state, from) });
@@ -197,8 +228,41 @@ impl Steady for Held {
         let state = self.at(state, from);
         let there = state.near + state.pool;
         let gained = self.rate * i128::from(until.since(from).0);
-        let amount = |of: i128| Ru(i64::try_from(of.min(self.burst) / i128::from(MICRO)).unwrap_or(i64::MAX));
+        let amount = |of: i128| Ru(i64::try_from(divided(of, MICRO.into())).unwrap_or(i64::MAX));
         Some([amount(there), amount(there + gained)])
+    }
+
+    fn start(
+        &self,
+        state: &mut Self::State,
+        (turn, until): (Time, Time),
+        cost: Ru,
+        _: &mut Budget,
+    ) -> Result<Option<Time>, ReplayError> {
+        let cost = fine(cost);
+        if cost == 0 {
+            return Ok(Some(turn));
+        }
+        let now = self.at(state, turn);
+        let there = now.near + now.pool;
+        if cost <= there {
+            let near = cost.min(now.near);
+            *state = self.settled(HeldState { near: now.near - near, pool: now.pool - (cost - near), ..now });
+            return Ok(Some(turn));
+        }
+        // Until then all that the limit yields comes together for those who wait. Operations that cost more than the
+        // burst together start one after another, the last one then.
+        let wait = divided_up(cost - there, self.rate);
+        let Some(start) = u64::try_from(wait).ok().and_then(|wait| now.at.0.checked_add(wait)).map(Time)
+        else {
+            return Ok(None);
+        };
+        if start > until {
+            return Ok(None);
+        }
+        let pool = there + self.rate * wait - cost;
+        *state = self.settled(HeldState { at: start, near: 0, pool, ..now });
+        Ok(Some(start))
     }
 
     fn is_at_ease(&self, state: &Self::State, moments: &Moments) -> bool {
@@ -206,11 +270,12 @@ impl Steady for Held {
         most <= self.at(state, moments.first).near && state.leased * i128::from(moments.gap.0) >= most
     }
 
-    fn pass(&self, state: &mut Self::State, moments: &Moments) {
+    fn pass(&self, state: &mut Self::State, moments: &Moments, _: &mut Budget) -> Result<bool, ReplayError> {
         let first = self.at(state, moments.first);
         // More is gained between two moments than one costs: what is there grows up to the cap, and stays there.
         let gained = first.leased * i128::from(moments.last.since(moments.first).0);
         let near = (first.near + gained - fine(moments.before)).min(first.cap);
         *state = HeldState { near: near - fine(moments.cost), ..self.at(&first, moments.last) };
+        Ok(true)
     }
 }

@@ -2,15 +2,13 @@
 
 use super::held::{Moments, Offer, Steady};
 use super::record::Costs;
-use super::windows::Open;
-use super::{
-    Budget, Hear, Part, Record, ReplayError, Ru, Sample, Settings, Shape, Span, Spread, Time, Verdict,
-};
+use super::windows::{Left, Open, Windows};
+use super::{Budget, Hear, Part, Record, ReplayError, Ru, Sample, Settings, Span, Spread, Time};
 use crate::node::NodeConfig;
 use crate::units::Rate;
 
 /// Moments of an even stretch at least: 3 s of a minute. With a tenth, a minute would be two gusts.
-const FEWEST: u64 = 20;
+pub(super) const FEWEST: u64 = 20;
 /// And at most: 50 ms of a minute. Operations between them are decided together; twice as many take twice as long.
 const MOST: u64 = 1_200;
 /// Parts in which those of a moment that wait are decided: with half of them waits are known to half of the patience,
@@ -28,13 +26,16 @@ pub(super) struct Line<'w, P: Steady> {
     pause: Span,
     /// The largest operation.
     largest: Ru,
+    /// In how many parts those of a moment wait.
+    parts: u64,
     quota: Option<Open<'w>>,
 }
 
 impl<'w, P: Steady> Line<'w, P> {
-    pub(super) fn new(policy: P, settings: &'w Settings) -> Self {
-        let largest = if settings.shape == Shape::Paced { settings.burst() } else { Ru::MAX };
-        let largest = settings.quota.as_ref().map_or(largest, |windows| windows.amount().min(largest));
+    /// Waits are heard of in some parts, if anybody asks for them.
+    pub(super) fn new(policy: P, settings: &'w Settings, hears_waits: bool) -> Self {
+        let burst = settings.burst();
+        let largest = settings.quota.as_ref().and_then(Windows::ru).map_or(burst, |most| most.min(burst));
         Self {
             state: policy.fresh(),
             policy,
@@ -42,6 +43,7 @@ impl<'w, P: Steady> Line<'w, P> {
             patience: settings.patience,
             pause: settings.pause(),
             largest,
+            parts: if hears_waits { WAITING_PARTS } else { 1 },
             quota: settings.quota.as_ref().map(Open::of),
         }
     }
@@ -54,9 +56,13 @@ impl<'w, P: Steady> Line<'w, P> {
         hear: Hear<'_>,
     ) -> Result<(), ReplayError> {
         let mut end = Time(0);
-        for (index, sample) in
-            record.samples().iter().enumerate().filter(|(_, sample)| sample.amount.is_positive())
-        {
+        for (index, sample) in record.samples().iter().enumerate() {
+            if let Some(quota) = &mut self.quota {
+                quota.know(sample)?;
+            }
+            if !sample.amount.is_positive() {
+                continue;
+            }
             let mut hear = |part| hear(index, part);
             let goes_on = match spread {
                 Spread::AtOnce => self.see(end, sample, spread, budget, &mut hear)?,
@@ -95,7 +101,7 @@ impl<'w, P: Steady> Line<'w, P> {
             return Ok(hear(Part::Refused(sample.amount)));
         }
         let most = count.min(sample.length.0);
-        if spread == Spread::Even && self.passes(sample, &costs, MOST.min(most)) {
+        if spread == Spread::Even && self.passes((sample, &costs), (0, MOST.min(most)), budget)? {
             return Ok(hear(Part::Started(sample.amount, Span(0))));
         }
         let moments = match spread {
@@ -103,6 +109,11 @@ impl<'w, P: Steady> Line<'w, P> {
             Spread::AtOnce => 1,
         };
         for moment in 0..moments {
+            // A burst that was short at first may suffice from here on.
+            if moment > 0 && self.passes((sample, &costs), (moment, moments), budget)? {
+                let before = Ru(costs.before(part_of(count, moment, moments)));
+                return Ok(hear(Part::Started(sample.amount - before, Span(0))));
+            }
             let first = part_of(count, moment, moments);
             let arrival = sample.start.after(Span(part_of(sample.length.0, moment, moments)));
             let operations = (first, part_of(count, moment + 1, moments));
@@ -126,36 +137,47 @@ impl<'w, P: Steady> Line<'w, P> {
         self.policy.offer(&mut self.state, sample.start, Offer::Some(rate, Ru(costs.before(1))));
     }
 
-    /// Whether all of an even sample starts as it arrives, and lets it.
-    fn passes(&mut self, sample: &Sample, costs: &Costs, moments: u64) -> bool {
-        let count = costs.count;
-        let last = moments.saturating_sub(1);
-        let at = sample.start.after(Span(part_of(sample.length.0, last, moments)));
-        let before = Ru(costs.before(part_of(count, last, moments)));
-        let moments = Moments {
-            first: sample.start,
-            last: at,
+    /// Whether all of an even sample starts as it arrives, from one of its moments on, and lets it.
+    fn passes(
+        &mut self,
+        (sample, costs): (&Sample, &Costs),
+        (moment, moments): (u64, u64),
+        budget: &mut Budget,
+    ) -> Result<bool, ReplayError> {
+        let arrival = |moment| sample.start.after(Span(part_of(sample.length.0, moment, moments)));
+        let cost = |moment| costs.before(part_of(costs.count, moment, moments));
+        let first = arrival(moment);
+        if self.free > first {
+            return Ok(false);
+        }
+        let ease = Moments {
+            first,
+            last: first,
             gap: Span(sample.length.0.checked_div(moments).unwrap_or(0)),
-            most: Ru(costs.before(count.div_ceil(moments.max(1)))),
-            before,
-            cost: sample.amount - before,
+            most: Ru(costs.before(costs.count.div_ceil(moments.max(1)))),
+            before: Ru::ZERO,
+            cost: Ru::ZERO,
         };
-        if self.free > sample.start || !self.policy.is_at_ease(&self.state, &moments) {
-            return false;
+        if !self.policy.is_at_ease(&self.state, &ease) {
+            return Ok(false);
+        }
+        let last = moments.saturating_sub(1);
+        let (at, begin, end) = (arrival(last), cost(moment), cost(last));
+        let amount = Ru(sample.amount.0 - begin);
+        let passing = Moments { last: at, before: Ru(end - begin), cost: Ru(sample.amount.0 - end), ..ease };
+        let count = costs.count - part_of(costs.count, moment, moments);
+        let fits = |quota: &Open<'_>| !quota.turns(first, at) && quota.fits(at, amount, count) == Some(at);
+        if !self.quota.as_ref().is_none_or(fits) || !self.policy.pass(&mut self.state, &passing, budget)? {
+            return Ok(false);
         }
         if let Some(quota) = &mut self.quota {
-            if quota.turns(sample.start, at) || quota.fits(at, sample.amount) != Some(at) {
-                return false;
-            }
-            quota.take(at, sample.amount);
+            quota.take(at, amount, count);
         }
-        self.policy.pass(&mut self.state, &moments);
         self.free = at;
-        true
+        Ok(true)
     }
 
-    /// Operations of one moment: what may start at once, then what may in time, in some parts. Where only a try shows what
-    /// fits, half as many each time.
+    /// Operations of one moment: what may start at once, then what may in time, in some parts. The others are refused.
     fn arrive(
         &mut self,
         costs: &Costs,
@@ -164,72 +186,109 @@ impl<'w, P: Steady> Line<'w, P> {
         budget: &mut Budget,
         hear: &mut dyn FnMut(Part) -> bool,
     ) -> Result<bool, ReplayError> {
-        let latest = arrival.after(self.patience);
-        let (mut size, mut parts) = (end - first, None);
-        while first < end && size > 0 {
-            budget.spend()?;
-            size = size.min(end - first);
-            let turn = arrival.max(self.free);
-            // What is left of a window starts before those who wait for the next one.
-            let left = self.quota.as_ref().map(|quota| quota.left(turn));
-            let mut part = left.map_or(size, |left| costs.within(first, size, left).max(1));
-            if let Some([prompt, in_time]) = self.policy.room(&self.state, turn, latest) {
-                part = costs.within(first, part, in_time);
-                let most = *parts.get_or_insert(part.div_ceil(WAITING_PARTS));
-                part = Some(costs.within(first, part, prompt))
-                    .filter(|prompt| *prompt > 0)
-                    .unwrap_or(part.min(most));
+        let room = self.policy.room(&self.state, arrival.max(self.free), arrival.after(self.patience));
+        match (room, &self.quota) {
+            (Some([prompt, in_time]), None) => {
+                budget.spend()?;
+                let last = first + costs.within(first, end - first, in_time);
+                let (mut part, waiting) =
+                    (costs.within(first, last - first, prompt), (last - first).div_ceil(self.parts));
+                while first < last {
+                    part = if part > 0 { part } else { waiting.min(last - first) };
+                    let cost = Ru(costs.before(first + part) - costs.before(first));
+                    let Some(start) = self.start(arrival, cost, part, budget)? else { break };
+                    if !hear(Part::Started(cost, start.since(arrival))) {
+                        return Ok(false);
+                    }
+                    (first, part) = (first + part, 0);
+                }
             }
-            let cost = Ru(costs.before(first + part) - costs.before(first));
-            let start = if part > 0 { self.start(arrival, cost) } else { None };
-            match start {
-                Some(start) if !hear(Part::Started(cost, start.since(arrival))) => return Ok(false),
-                Some(_) => first += part,
-                None => size = part / 2,
+            _ => {
+                let Some(after) = self.try_all(costs, (first, end), arrival, budget, hear)? else {
+                    return Ok(false);
+                };
+                first = after;
             }
         }
         let refused = Ru(costs.before(end) - costs.before(first));
         Ok(!refused.is_positive() || hear(Part::Refused(refused)))
     }
 
+    /// The same where only a try shows what fits, half as many each time. Returns the first one that is refused, unless
+    /// the replay ends.
+    fn try_all(
+        &mut self,
+        costs: &Costs,
+        (mut first, end): (u64, u64),
+        arrival: Time,
+        budget: &mut Budget,
+        hear: &mut dyn FnMut(Part) -> bool,
+    ) -> Result<Option<u64>, ReplayError> {
+        let latest = arrival.after(self.patience);
+        let (mut size, mut parts) = (end - first, None);
+        while first < end && size > 0 {
+            size = size.min(end - first);
+            let turn = arrival.max(self.free);
+            // What is left of a window starts before those who wait for the next one.
+            let mut part = match self.quota.as_ref().map(|quota| quota.left(turn)) {
+                None => size,
+                Some(Left::Ru(left)) => costs.within(first, size, left).max(1),
+                Some(Left::Requests(left)) => size.min(left).max(1),
+            };
+            if let Some([prompt, in_time]) = self.policy.room(&self.state, turn, latest) {
+                part = costs.within(first, part, in_time);
+                let most = *parts.get_or_insert(part.div_ceil(self.parts));
+                part = Some(costs.within(first, part, prompt))
+                    .filter(|prompt| *prompt > 0)
+                    .unwrap_or(part.min(most));
+            }
+            let cost = Ru(costs.before(first + part) - costs.before(first));
+            let start = if part > 0 { self.start(arrival, cost, part, budget)? } else { None };
+            match start {
+                Some(start) if !hear(Part::Started(cost, start.since(arrival))) => return Ok(None),
+                Some(_) => first += part,
+                None if P::ALL_OR_NONE => size = 0,
+                None => size = part / 2,
+            }
+        }
+        Ok(Some(first))
+    }
+
     /// When so much starts, which is counted, unless it would wait too long.
-    fn start(&mut self, arrival: Time, cost: Ru) -> Option<Time> {
+    fn start(
+        &mut self,
+        arrival: Time,
+        cost: Ru,
+        count: u64,
+        budget: &mut Budget,
+    ) -> Result<Option<Time>, ReplayError> {
+        budget.spend()?;
         let latest = arrival.after(self.patience);
         let mut turn = arrival.max(self.free);
         if let Some(quota) = &self.quota {
-            turn = quota.fits(turn, cost)?;
+            let Some(fits) = quota.fits(turn, cost, count) else { return Ok(None) };
+            turn = fits;
         }
         if turn > latest {
-            return None;
+            return Ok(None);
         }
-        let mut state = self.state;
-        let mut verdict = self.policy.try_acquire(&mut state, turn, cost);
-        let mut start = turn;
-        if let Verdict::RetryAt(at) = verdict {
-            if at > latest {
-                return None;
+        let start = self.policy.start(&mut self.state, (turn, latest), cost, budget)?;
+        if let Some(start) = start {
+            // A window that begins before the start is unused.
+            if let Some(quota) = &mut self.quota {
+                quota.take(start, cost, count);
             }
-            start = at;
-            verdict = self.policy.try_acquire(&mut state, at, cost);
+            self.free = start;
         }
-        if let Verdict::AdmitAt(at) = verdict {
-            start = at;
-        }
-        if !verdict.is_admitted() || start > latest {
-            return None;
-        }
-        // A window that begins before the start is unused.
-        if let Some(quota) = &mut self.quota {
-            quota.take(start, cost);
-        }
-        self.state = state;
-        self.free = start;
-        Some(start)
+        Ok(start)
     }
 }
 
 /// Where the part of this number begins, of so many equal parts.
 fn part_of(whole: u64, number: u64, parts: u64) -> u64 {
+    if let Some(at) = whole.checked_mul(number) {
+        return at.checked_div(parts.max(1)).unwrap_or(at);
+    }
     let at = u128::from(whole) * u128::from(number) / u128::from(parts.max(1));
     u64::try_from(at).unwrap_or(u64::MAX)
 }

@@ -18,12 +18,12 @@ mod search;
 mod tally;
 #[cfg(test)]
 mod tests;
+mod warming;
 mod windows;
 
 use std::fmt;
 
 use crate::decide::LOCAL_CAP;
-use crate::policy::Verdict;
 use crate::policy::paced::{Delay, Grain, Paced, PacedSettings};
 use crate::policy::setting::SettingError;
 use crate::units::{Rate, Ru, Span, Time};
@@ -35,6 +35,7 @@ pub use record::{Counted, MOST_SAMPLES, Record, RecordError, Sample};
 pub use search::{LEAST, cheapest};
 pub use tally::Outcome;
 use tally::Tally;
+use warming::Warming;
 pub use windows::Windows;
 
 /// Decisions of one answer: some seconds of a processor. A month of minutes that are all over the limit needs half; twice
@@ -48,14 +49,22 @@ pub enum Shape {
     TokenBucket,
     /// One after another; the burst is the largest operation.
     Paced,
+    /// The same, at a rate that rises with use from cold to warm.
+    WarmUp {
+        /// How long it takes at full use.
+        period: Span,
+        /// By this the limit is divided when it is cold.
+        factor: u32,
+    },
 }
 
-impl Shape {
+impl fmt::Display for Shape {
     /// As a group's definition says it.
-    pub const fn word(self) -> &'static str {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TokenBucket => "token_bucket",
-            Self::Paced => "paced",
+            Self::TokenBucket => f.write_str("token_bucket"),
+            Self::Paced => f.write_str("paced"),
+            Self::WarmUp { period, factor } => write!(f, "warm_up({period}, {factor})"),
         }
     }
 }
@@ -81,6 +90,14 @@ impl Settings {
         self.burst.unwrap_or(Ru(self.rate.0))
     }
 
+    /// Whether a rate that warms up has a curve.
+    fn has_curve(&self) -> bool {
+        match self.shape {
+            Shape::TokenBucket | Shape::Paced => true,
+            Shape::WarmUp { period, factor } => Warming::new(self.rate, period, factor).is_ok(),
+        }
+    }
+
     /// The longest time between two moments of an even stretch: while nobody comes, half of nodes' buckets fills in that
     /// time, or those who wait keep them busy. With twice as long, a part of the rate would be lost that operations one
     /// by one use, since what is too little for one of them stays in a bucket; half takes twice the time. What is paced
@@ -90,7 +107,7 @@ impl Settings {
             self.rate.time_for(self.burst().scale(1, 4)).unwrap_or_default().min(Span(LOCAL_CAP.0 / 2));
         let pause = match self.shape {
             Shape::TokenBucket => half.0.saturating_add(self.patience.0),
-            Shape::Paced => self.patience.0.max(250_000),
+            Shape::Paced | Shape::WarmUp { .. } => self.patience.0.max(250_000),
         };
         Span(pause.max(1))
     }
@@ -137,6 +154,8 @@ impl Budget {
 pub enum ReplayError {
     /// The policy cannot be set so.
     Setting(SettingError),
+    /// Operations count in a quota, and the record does not have their number.
+    Uncounted,
     /// The budget is used up.
     TooLong,
 }
@@ -145,6 +164,10 @@ impl fmt::Display for ReplayError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Setting(error) => error.fmt(f),
+            Self::Uncounted => f.write_str(
+                "a quota of requests needs the number of operations, which the record does not have: give them, or a quota \
+                 of RU",
+            ),
             Self::TooLong => {
                 f.write_str("the replay needs too many decisions: give a larger burst or a shorter record")
             }
@@ -171,7 +194,7 @@ pub fn replay(
     budget: &mut Budget,
 ) -> Result<(Outcome, Vec<u64>), ReplayError> {
     let (mut tally, mut refused) = (Tally::default(), vec![0_u64; record.samples().len()]);
-    each(record, settings, spread, budget, &mut |index, part| {
+    each(record, settings, (spread, true), budget, &mut |index, part| {
         if let (Part::Refused(amount), Some(sum)) = (part, refused.get_mut(index)) {
             *sum += amount.0.unsigned_abs();
         }
@@ -196,22 +219,26 @@ type Hear<'h> = &'h mut dyn FnMut(usize, Part) -> bool;
 fn each(
     record: &Record,
     settings: &Settings,
-    spread: Spread,
+    (spread, hears_waits): (Spread, bool),
     budget: &mut Budget,
     hear: Hear<'_>,
 ) -> Result<(), ReplayError> {
     let burst = settings.burst();
     match settings.shape {
-        Shape::TokenBucket => {
-            Line::new(Held::new(settings.rate, burst)?, settings).run(record, spread, budget, hear)
-        }
+        Shape::TokenBucket => Line::new(Held::new(settings.rate, burst)?, settings, hears_waits)
+            .run(record, spread, budget, hear),
         Shape::Paced => {
             // The patience bounds the queue, not its length.
             let queue =
                 PacedSettings { rate: settings.rate, burst: Ru::MAX, delay: Delay::All, grain: Grain::Exact };
             Held::new(settings.rate, burst)?;
             let policy = Drained { queue: Paced::new(queue)?, rate: settings.rate };
-            Line::new(policy, settings).run(record, spread, budget, hear)
+            Line::new(policy, settings, hears_waits).run(record, spread, budget, hear)
+        }
+        Shape::WarmUp { period, factor } => {
+            Held::new(settings.rate, burst)?;
+            Line::new(Warming::new(settings.rate, period, factor)?, settings, hears_waits)
+                .run(record, spread, budget, hear)
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::held::{divided, fine};
+use super::line::FEWEST;
 use crate::units::{Ru, Span, Time};
 
 /// Most samples of a record: 90 days of minutes are 129,600, two days of seconds 172,800. Twice as many would double
@@ -33,7 +35,7 @@ impl Sample {
 
     /// Its mean rate, in micro-RU a second.
     pub(super) fn mean(&self) -> i128 {
-        i128::from(self.amount.0) * 1_000_000 / i128::from(self.length.0.max(1))
+        divided(fine(self.amount), self.length.0.max(1).into())
     }
 
     /// Its first operations and the others, for a first part of its length and the rest, at rates that differ.
@@ -77,7 +79,14 @@ pub(super) struct Costs {
 impl Costs {
     /// How many of so many operations from the first one on cost no more than an amount together.
     pub(super) fn within(&self, first: u64, operations: u64, amount: Ru) -> u64 {
+        // Mostly all of them fit, or not one, which is seen without a division.
+        if self.before(first + operations) - self.before(first) <= amount.0 {
+            return operations;
+        }
         let (amount, dear) = (amount.0.max(0).unsigned_abs(), self.rest.saturating_sub(first));
+        if amount < self.share {
+            return 0;
+        }
         let of_dear = amount.checked_div(self.share.saturating_add(1)).unwrap_or(0);
         if of_dear < dear {
             return of_dear.min(operations);
@@ -186,6 +195,15 @@ impl Record {
         });
         let whole = if parts.is_some() { None } else { sample };
         parts.into_iter().flatten().chain(whole)
+    }
+
+    /// The most that comes at one moment where samples are even.
+    pub(super) fn lump(&self) -> Ru {
+        let of = |sample: &Sample| {
+            let costs = sample.costs();
+            costs.before(costs.count.div_ceil(FEWEST).saturating_add(1).min(costs.count))
+        };
+        Ru(self.0.iter().map(of).max().unwrap_or(0))
     }
 
     /// From the begin of the first sample to the end of the last.

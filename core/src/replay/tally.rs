@@ -1,7 +1,5 @@
 //! What became of a record, counted.
 
-use std::collections::BTreeMap;
-
 use super::windows::yields;
 use super::{Part, Record, Settings, Span};
 use crate::units::MICRO;
@@ -69,8 +67,8 @@ fn ppm(part: u128, whole: u128) -> u64 {
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     outcome: Outcome,
-    /// Micro-RU by the wait, which is rounded up.
-    waits: BTreeMap<u64, u128>,
+    /// Micro-RU by the step of the wait.
+    waits: Vec<u128>,
     /// Micro-RU that did not wait.
     prompt: u128,
 }
@@ -82,7 +80,13 @@ impl Tally {
             Part::Started(amount, wait) => {
                 let amount = u128::from(amount.0.unsigned_abs());
                 self.outcome.delayed += amount;
-                *self.waits.entry(rounded_up(wait.0)).or_default() += amount;
+                let step = step_of(wait.0);
+                if step >= self.waits.len() {
+                    self.waits.resize(step + 1, 0);
+                }
+                if let Some(waited) = self.waits.get_mut(step) {
+                    *waited += amount;
+                }
             }
             Part::Refused(amount) => self.outcome.refused += u128::from(amount.0.unsigned_abs()),
         }
@@ -103,12 +107,13 @@ impl Tally {
         let within = |percent: u128| {
             let wanted = ((self.prompt + self.outcome.delayed) * percent).div_ceil(100);
             let mut sum = self.prompt;
-            let wait = self.waits.iter().take_while(|(_, amount)| {
+            let steps = self.waits.iter().enumerate().filter(|(_, amount)| **amount > 0);
+            let wait = steps.take_while(|(_, amount)| {
                 let reached = sum >= wanted;
                 sum += **amount;
                 !reached
             });
-            Span(wait.last().map_or(0, |(wait, _)| *wait))
+            Span(wait.last().map_or(0, |(step, _)| wait_of(step)))
         };
         Outcome {
             offered: record.amount(),
@@ -122,8 +127,16 @@ impl Tally {
     }
 }
 
-/// A wait of which only the highest bits differ from zero.
-fn rounded_up(wait: u64) -> u64 {
+/// The step of a wait: its highest bits, rounded up, and how many there are below them.
+fn step_of(wait: u64) -> usize {
     let dropped = (u64::BITS - wait.leading_zeros()).saturating_sub(BITS + 1);
-    wait.div_ceil(1 << dropped).saturating_mul(1 << dropped)
+    let kept = wait.div_ceil(1 << dropped) + (u64::from(dropped) << BITS);
+    usize::try_from(kept).unwrap_or(usize::MAX)
+}
+
+/// The longest wait of a step.
+fn wait_of(step: usize) -> u64 {
+    let dropped = (step >> BITS).saturating_sub(1);
+    let kept = (step - (dropped << BITS)) as u64;
+    u64::try_from(u128::from(kept) << dropped).unwrap_or(u64::MAX)
 }

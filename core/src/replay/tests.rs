@@ -1,3 +1,6 @@
+mod month;
+mod warming;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -137,7 +140,7 @@ fn the_cheapest_rate_holds_and_the_next_lower_does_not() {
 #[test]
 fn a_budget_ends_a_replay_and_a_record_is_checked() {
     let record = Record::new(vec![sample(0, 60, 1_000_000, 1_000_000)]).unwrap();
-    let short = replay(&record, &bucket(1, 1, PATIENT), Spread::AtOnce, &mut Budget::of(1_000));
+    let short = replay(&record, &bucket(1, 1, PATIENT), Spread::AtOnce, &mut Budget::of(3));
     assert_eq!(short, Err(ReplayError::TooLong));
     let bad = replay(&record, &bucket(0, 1, PATIENT), Spread::Even, &mut Budget::default()).unwrap_err();
     assert!(bad.to_string().contains("rate 0"), "{bad}");

@@ -1,32 +1,74 @@
 //! A quota: so much in each window of a calendar, whatever the rate allows.
 
+use std::fmt;
+
+use super::{ReplayError, Sample};
+use crate::quota::Unit;
 use crate::units::{MICRO, Rate, Ru, Time};
 
 /// What may be used in each window, and when windows begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Windows {
-    amount: Ru,
+    /// Micro-RU or operations.
+    amount: u64,
+    unit: Unit,
     begins: Vec<Time>,
+}
+
+impl fmt::Display for Windows {
+    /// The amount with its unit.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.ru() {
+            Some(ru) => write!(f, "{}", ru.number()),
+            None => write!(f, "{} requests", self.amount),
+        }
+    }
+}
+
+/// What is left of a window.
+pub(super) enum Left {
+    Ru(Ru),
+    Requests(u64),
 }
 
 impl Windows {
     /// Windows that begin at these moments, in any order; what is before the first one is a window, too.
-    pub fn new(amount: Ru, mut begins: Vec<Time>) -> Self {
+    pub fn new(amount: Ru, begins: Vec<Time>) -> Self {
+        Self::of(amount.0.max(0).unsigned_abs(), Unit::Ru, begins)
+    }
+
+    /// The same, and so many operations may begin in each.
+    pub fn requests(amount: u64, begins: Vec<Time>) -> Self {
+        Self::of(amount, Unit::Requests, begins)
+    }
+
+    fn of(amount: u64, unit: Unit, mut begins: Vec<Time>) -> Self {
         begins.sort_unstable();
         begins.dedup();
-        Self { amount, begins }
+        Self { amount, unit, begins }
     }
 
-    /// What may be used in each.
-    pub fn amount(&self) -> Ru {
-        self.amount
+    /// RU that may be used in each; `None` where operations count.
+    pub fn ru(&self) -> Option<Ru> {
+        let amount = Ru(i64::try_from(self.amount).unwrap_or(i64::MAX));
+        (self.unit == Unit::Ru).then_some(amount)
     }
 
-    /// The most that a rate yields from one moment to another, in micro-RU.
+    /// What counts of an operation or of several.
+    fn counts(&self, cost: Ru, count: u64) -> u64 {
+        match self.unit {
+            Unit::Ru => cost.0.max(0).unsigned_abs(),
+            Unit::Requests => count,
+        }
+    }
+
+    /// The most that a rate yields from one moment to another, in micro-RU. What operations would cost is not known, so
+    /// that a number of them is no bound.
     pub(super) fn capacity(&self, rate: Rate, from: Time, to: Time) -> u128 {
+        let Some(amount) = self.ru() else { return yields(rate, to.since(from).0) };
         let inner = self.begins.iter().filter(|begin| (from.0 + 1..to.0).contains(&begin.0));
         let ends = inner.map(|begin| begin.0).chain([to.0]);
-        let amount = u128::from(self.amount.0.unsigned_abs());
+        let amount = u128::from(amount.0.unsigned_abs());
         let sum = ends.fold((0_u128, from.0), |(sum, begin), end| {
             (sum + yields(rate, end.saturating_sub(begin)).min(amount), end)
         });
@@ -42,7 +84,7 @@ pub(super) fn yields(rate: Rate, micros: u64) -> u128 {
 /// The present window, and what is used of it.
 pub(super) struct Open<'w> {
     windows: &'w Windows,
-    used: i64,
+    used: u64,
     /// Which window follows.
     next: usize,
 }
@@ -52,8 +94,24 @@ impl<'w> Open<'w> {
         Self { windows, used: 0, next: 0 }
     }
 
+    /// Takes in a sample before it is decided: operations must be counted where they count, and those that cost nothing
+    /// count, too.
+    pub(super) fn know(&mut self, sample: &Sample) -> Result<(), ReplayError> {
+        if self.windows.unit == Unit::Requests {
+            match (sample.amount.is_positive(), sample.operations) {
+                (true, 0) => return Err(ReplayError::Uncounted),
+                (true, _) | (false, 0) => {}
+                (false, free) => {
+                    let left = self.windows.amount.saturating_sub(self.at(sample.start).1);
+                    self.take(sample.start, Ru::ZERO, free.min(left));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The window of a moment that is not before the present one: which one follows it, and what is used of it.
-    fn at(&self, moment: Time) -> (usize, i64) {
+    fn at(&self, moment: Time) -> (usize, u64) {
         let later = self.windows.begins.get(self.next..).unwrap_or_default();
         match later.partition_point(|begin| *begin <= moment) {
             0 => (self.next, self.used),
@@ -62,19 +120,25 @@ impl<'w> Open<'w> {
     }
 
     /// What is left of the window of a moment; where nothing is, all of the next one, which is waited for.
-    pub(super) fn left(&self, moment: Time) -> Ru {
-        let left = self.windows.amount.0.saturating_sub(self.at(moment).1);
-        if left > 0 { Ru(left) } else { self.windows.amount }
+    pub(super) fn left(&self, moment: Time) -> Left {
+        let left = match self.windows.amount.saturating_sub(self.at(moment).1) {
+            0 => self.windows.amount,
+            left => left,
+        };
+        match self.windows.unit {
+            Unit::Ru => Left::Ru(Ru(i64::try_from(left).unwrap_or(i64::MAX))),
+            Unit::Requests => Left::Requests(left),
+        }
     }
 
     /// When so much fits a window, from a moment on; `None` when it never does.
-    pub(super) fn fits(&self, from: Time, cost: Ru) -> Option<Time> {
+    pub(super) fn fits(&self, from: Time, cost: Ru, count: u64) -> Option<Time> {
         let (next, used) = self.at(from);
-        let Ru(amount) = self.windows.amount;
-        if cost.0 <= amount.saturating_sub(used) {
+        let (amount, counts) = (self.windows.amount, self.windows.counts(cost, count));
+        if counts <= amount.saturating_sub(used) {
             return Some(from);
         }
-        self.windows.begins.get(next).copied().filter(|_| cost.0 <= amount)
+        self.windows.begins.get(next).copied().filter(|_| counts <= amount)
     }
 
     /// Whether a window begins after the first moment and up to the last.
@@ -83,8 +147,8 @@ impl<'w> Open<'w> {
     }
 
     /// Counts what starts at a moment.
-    pub(super) fn take(&mut self, at: Time, cost: Ru) {
+    pub(super) fn take(&mut self, at: Time, cost: Ru, count: u64) {
         (self.next, self.used) = self.at(at);
-        self.used = self.used.saturating_add(cost.0);
+        self.used = self.used.saturating_add(self.windows.counts(cost, count));
     }
 }

@@ -169,7 +169,7 @@ fn set(option: &str, text: &str, wish: &mut v1::WhatIfRequest) -> Result<(), Cli
         "policy" => &mut wish.policy,
         "quota" => &mut wish.quota,
         _ => {
-            let remedy = "write rate=RU/s, burst=RU, policy=token_bucket or paced, or quota='RU per day'";
+            let remedy = "write rate=RU/s, burst=RU, policy=token_bucket, paced or 'warm_up(10s, 3)', or quota='RU per day'";
             return Err(CliError::Usage(format!("--{option} {text:?}: {name:?} is no setting; {remedy}")));
         }
     };
