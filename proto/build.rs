@@ -26,7 +26,7 @@ const WRITTEN: [&str; 13] = [
 ];
 
 /// Messages that are only answered and stored, and may gain fields.
-const SHOWN: [&str; 43] = [
+const SHOWN: [&str; 47] = [
     "AddWatchReply",
     "ApplyReply",
     "AuditEntry",
@@ -39,6 +39,7 @@ const SHOWN: [&str; 43] = [
     "CostTablesReply",
     "CreateTokenReply",
     "DeleteGroupReply",
+    "DeleteProposalReply",
     "DrainControllerReply",
     "ForgetClientReply",
     "GroupReply",
@@ -50,11 +51,14 @@ const SHOWN: [&str; 43] = [
     "ListControllersReply",
     "ListGroupsReply",
     "ListLeasesReply",
+    "ListProposalsReply",
     "ListRunawaysReply",
     "ListTokensReply",
     "ListWatchesReply",
     "NodeStats",
     "Outcome",
+    "Proposal",
+    "ProposalReply",
     "QuotaState",
     "RemoveWatchReply",
     "ResetStatementsReply",
@@ -73,7 +77,7 @@ const SHOWN: [&str; 43] = [
 ];
 
 /// Fields whose JSON differs from their type: left out when empty, or merged into the fields around them.
-const FIELDS: [(&str, &str); 9] = [
+const FIELDS: [(&str, &str); 10] = [
     ("ApplyRequest.steps", "#[schema(value_type = Vec<step::Kind>)]"),
     ("ClientInfo.node", "#[serde(flatten)]"),
     ("CostTablesReply.tables", "#[serde(flatten)]"),
@@ -82,6 +86,7 @@ const FIELDS: [(&str, &str); 9] = [
     ("GroupState.warmth", "#[serde(skip_serializing_if = \"Option::is_none\")]"),
     ("Group.parent", "#[serde(skip_serializing_if = \"String::is_empty\")]"),
     ("Group.query_limit", "#[serde(skip_serializing_if = \"Option::is_none\")]"),
+    ("ProposalReply.comparison", "#[serde(skip_serializing_if = \"Option::is_none\")]"),
     ("QueryLimit.ru", "#[serde(skip_serializing_if = \"String::is_empty\")]"),
 ];
 

@@ -16,6 +16,7 @@ use crate::clock::Clock;
 use crate::definitions::bindings::Principal;
 use crate::definitions::cost_tables::Roles;
 use crate::definitions::definition::Definition;
+use crate::definitions::proposals::Proposal;
 use crate::identity::token_of;
 use crate::identity::tokens::{EarlierTokens, Tokens};
 use crate::leasing::clients::StoredClient;
@@ -197,6 +198,14 @@ impl Seen {
             Table::PastMinutes => {
                 pair_of(table, key)?;
                 minutes(value)?;
+            }
+            Table::Proposals => {
+                let proposal = Proposal::load(json(table, value)?).map_err(|reason| bad(table, &reason))?;
+                let named = self.groups.get(&group_of(table, key)?);
+                if named.is_some_and(|name| *name != proposal.group) {
+                    return Err(bad(table, &format!("that of {} has the key of another", proposal.group)));
+                }
+                checked.leftover += u64::from(named.is_none());
             }
             Table::Parts => {
                 let (_, group) = pair_of(table, key)?;

@@ -129,6 +129,9 @@ pub const MAX_HISTORY_POINTS: u64 = 10_080;
 /// Groups below one whose consumption is replayed with it, or looked at before its limit changes. With more, the disk
 /// would be read for seconds; half would leave out the groups of many small tenants.
 pub const MOST_BELOW: usize = 50;
+/// Proposals. Each is a row and some hundred bytes of memory, and is replayed when somebody looks. With half, a review of
+/// all groups of a company does not fit; with twice as many nobody looks at them any more.
+pub const MAX_PROPOSALS: usize = 100;
 /// Replays at once; further ones are refused. Each takes a thread and a processor for some seconds at most. With half,
 /// a console and a person wait for each other; twice as many could take all processors from what is leased.
 pub const MAX_REPLAYS: usize = 2;

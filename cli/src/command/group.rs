@@ -11,6 +11,7 @@ use tidegate_proto::v1::step::Kind;
 use crate::admin::Admin;
 use crate::args::Global;
 use crate::command::apply::steps;
+use crate::command::proposal::{self, ProposalCommand};
 use crate::error::CliError;
 use crate::flags::in_flags;
 use crate::follow::{self, Follow, Shown};
@@ -77,6 +78,8 @@ pub(crate) enum GroupCommand {
         #[arg(long)]
         if_exists: bool,
     },
+    #[command(flatten)]
+    Proposals(ProposalCommand),
     /// List all groups.
     List {
         #[command(flatten)]
@@ -179,7 +182,7 @@ fn span(text: &str) -> Result<Span, String> {
 
 impl Settings {
     /// The group with these settings, and the names of the fields that were given.
-    fn apply(self, name: String) -> (v1::Group, Vec<String>) {
+    pub(crate) fn apply(self, name: String) -> (v1::Group, Vec<String>) {
         let mut group = v1::Group { name, ..v1::Group::default() };
         let mut mask = Vec::new();
         let (how, limit) = match self.burstable {
@@ -292,6 +295,7 @@ pub(crate) async fn run(command: GroupCommand, global: &Global) -> Result<(), Cl
             let reply = admin.calls().delete_group(request(name)).await;
             deleted(global, name, reply.map_err(admin.failed()).map_err(in_flags)?.into_inner())
         }
+        GroupCommand::Proposals(command) => proposal::run(command, global).await,
         GroupCommand::List { follow } => follow::show(global, follow, list).await,
         GroupCommand::Show { name, follow } => {
             follow::show(global, follow, async |admin: &Admin| shown(admin, &name).await).await

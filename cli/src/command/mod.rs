@@ -19,6 +19,7 @@ pub(crate) mod lab;
 pub(crate) mod lease;
 pub(crate) mod node;
 mod of_group;
+mod proposal;
 pub(crate) mod resolve;
 pub(crate) mod runaway;
 pub(crate) mod sql;

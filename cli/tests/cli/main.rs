@@ -27,6 +27,8 @@ mod node;
 #[cfg(test)]
 mod policy;
 #[cfg(test)]
+mod proposals;
+#[cfg(test)]
 mod quota;
 #[cfg(test)]
 mod requests;

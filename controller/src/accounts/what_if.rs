@@ -321,5 +321,7 @@ fn figures(outcome: &Outcome) -> v1::WhatIfFigures {
         use_ppm: outcome.use_ppm(),
         p50_wait_us: outcome.p50.0,
         p99_wait_us: outcome.p99.0,
+        admitted_ru: total_text(RuTotal(outcome.admitted())),
+        throttled_ru: total_text(RuTotal(outcome.refused)),
     }
 }

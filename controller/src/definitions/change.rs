@@ -16,6 +16,7 @@ use crate::definitions::audit::{Actor, Change};
 use crate::definitions::bindings::Principal;
 use crate::definitions::cost_tables::CostTables;
 use crate::definitions::definition::Definition;
+use crate::definitions::proposals::Proposal;
 use crate::error::AdminError;
 use crate::identity::tokens::StoredToken;
 use crate::limits::{MAX_EVENT_PARTS, MAX_NAMES_LISTED};
@@ -39,6 +40,8 @@ pub(crate) enum Edit {
     Costs(Arc<CostTables>),
     PutWatch(Box<Watch>),
     RemoveWatches(Vec<u64>),
+    PutProposal(GroupId, Box<Proposal>),
+    RemoveProposal(GroupId),
     PutToken(Box<StoredToken>),
     RemoveToken(u64),
     /// Nothing but the audit entry.
@@ -87,10 +90,12 @@ impl DefinitionCalls<'_> {
         let _in_order = self.service.in_order();
         let (plan, batch, created) = {
             let mut state = self.service.lock();
-            let plan = plan(&mut state)?;
+            let mut plan = plan(&mut state)?;
             if plan.edits.is_empty() {
                 return Ok(plan.reply);
             }
+            let again = state.definitions.begun_again(&plan.edits, self.service.clock().unix_ms() / 1_000);
+            plan.edits.extend(again);
             let batch = self.batch(&state, &plan, actor)?;
             let created = state.created(&plan.edits);
             (plan, batch, created)
@@ -208,6 +213,7 @@ impl State {
             Edit::RemoveGroup(id) => {
                 batch.push(Write::Delete(Table::Groups, group_key(*id)));
                 batch.push(Write::Delete(Table::Folded, group_key(*id)));
+                batch.push(Write::Delete(Table::Proposals, group_key(*id)));
                 let Some(name) = self.definitions.catalog.name(*id) else { return Ok(()) };
                 self.retire(*id, name, batch)?;
                 let watches = self.convictions.watches().of_group(name);
@@ -230,6 +236,10 @@ impl State {
             Edit::RemoveWatches(ids) => {
                 batch.extend(ids.iter().map(|id| Write::Delete(Table::Watches, u64_key(*id))));
             }
+            Edit::PutProposal(id, proposal) => {
+                batch.push(put_json(Table::Proposals, group_key(*id), &proposal.message())?);
+            }
+            Edit::RemoveProposal(id) => batch.push(Write::Delete(Table::Proposals, group_key(*id))),
             Edit::PutToken(token) => {
                 batch.push(put_json(Table::Tokens, u64_key(token.id()), token)?);
                 let next = self.tokens.next_id().max(token.id().saturating_add(1));
@@ -321,6 +331,7 @@ impl State {
             }
             Edit::PutWatch(_) | Edit::RemoveWatches(_) => true,
             Edit::Bind(..) | Edit::Unbind(_) | Edit::Costs(_) => false,
+            Edit::PutProposal(..) | Edit::RemoveProposal(_) => false,
             Edit::PutToken(_) | Edit::RemoveToken(_) | Edit::Note => false,
         }
     }
@@ -355,6 +366,7 @@ impl State {
                     self.convictions.forget_group(name);
                 }
                 self.definitions.catalog.remove(id);
+                self.definitions.proposals.remove(id);
                 self.accounts.forget_group(id);
                 self.leasing.remove_group(now, id, above, before).map_err(refused)?;
             }
@@ -367,6 +379,8 @@ impl State {
             Edit::Costs(tables) => self.definitions.costs = tables,
             Edit::PutWatch(watch) => self.convictions.put(*watch),
             Edit::RemoveWatches(ids) => ids.into_iter().for_each(|id| self.convictions.remove(id)),
+            Edit::PutProposal(id, proposal) => self.definitions.proposals.put(id, *proposal),
+            Edit::RemoveProposal(id) => self.definitions.proposals.remove(id),
             Edit::PutToken(token) => self.tokens.put(*token).map_err(AdminError::Internal)?,
             Edit::RemoveToken(id) => self.tokens.remove(id),
             Edit::Note => {}
@@ -399,6 +413,7 @@ fn kinds(state: &State, edits: &[Edit]) -> Vec<EventKind> {
             // Gateways get these by the rules' stream.
             Edit::PutWatch(_) | Edit::RemoveWatches(_) => {}
             // Nor does anybody learn of these.
+            Edit::PutProposal(..) | Edit::RemoveProposal(_) => {}
             Edit::PutToken(_) | Edit::RemoveToken(_) | Edit::Note => {}
         }
     }

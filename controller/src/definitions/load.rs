@@ -12,6 +12,7 @@ use super::bindings::{Bindings, Principal};
 use super::catalog::Catalog;
 use super::cost_tables::CostTables;
 use super::definition::Definition;
+use super::proposals::Proposals;
 use crate::name::GroupName;
 use crate::service::meta::{Meta, possible};
 use crate::store::records::{
@@ -46,6 +47,7 @@ impl Definitions {
     pub(crate) fn load(store: &dyn Store, meta: &Meta, loaded: Loaded) -> Result<Self, StoreError> {
         Ok(Self {
             bindings: Arc::new(load_bindings(store, &loaded.catalog)?),
+            proposals: Proposals::load(store, &loaded.catalog)?,
             catalog: loaded.catalog,
             costs: Arc::new(loaded.costs),
             revision: stored_revision(meta)?,

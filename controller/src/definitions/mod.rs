@@ -16,6 +16,7 @@ pub(crate) mod groups;
 pub mod limited;
 pub(crate) mod load;
 mod policy;
+pub(crate) mod proposals;
 pub mod quota;
 mod quota_rules;
 
@@ -33,6 +34,7 @@ use bindings::Bindings;
 use catalog::Catalog;
 use cost_tables::CostTables;
 use definition::Definition;
+use proposals::Proposals;
 
 /// All definitions that are in force.
 pub(crate) struct Definitions {
@@ -41,6 +43,7 @@ pub(crate) struct Definitions {
     costs: Arc<CostTables>,
     revision: u64,
     audit: Audit,
+    proposals: Proposals,
 }
 
 impl Definitions {

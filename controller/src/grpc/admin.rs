@@ -231,6 +231,45 @@ impl Admin for AdminAdapter {
         reply(answer.await?)
     }
 
+    async fn put_proposal(
+        &self,
+        request: Request<v1::PutProposalRequest>,
+    ) -> Result<Response<v1::ProposalReply>, Status> {
+        let actor = actor(&request);
+        let v1::PutProposalRequest { group, update_mask, expected_revision } = request.into_inner();
+        let group = required(group, "group")?;
+        let answer = self.call(move |service| {
+            service.definitions().put_proposal(&actor, &group, &update_mask, expected_revision)?;
+            service.accounts().proposal(&group.name)
+        });
+        reply(answer.await?)
+    }
+
+    async fn get_proposal(
+        &self,
+        request: Request<v1::GetProposalRequest>,
+    ) -> Result<Response<v1::ProposalReply>, Status> {
+        let v1::GetProposalRequest { group } = request.into_inner();
+        reply(self.call(move |service| service.accounts().proposal(&group)).await?)
+    }
+
+    async fn list_proposals(
+        &self,
+        _: Request<v1::ListProposalsRequest>,
+    ) -> Result<Response<v1::ListProposalsReply>, Status> {
+        reply(v1::ListProposalsReply { proposals: self.service.definitions().proposals() })
+    }
+
+    async fn delete_proposal(
+        &self,
+        request: Request<v1::DeleteProposalRequest>,
+    ) -> Result<Response<v1::DeleteProposalReply>, Status> {
+        let actor = actor(&request);
+        let v1::DeleteProposalRequest { group } = request.into_inner();
+        let deleted = self.call(move |service| service.definitions().delete_proposal(&actor, &group)).await?;
+        reply(v1::DeleteProposalReply { deleted })
+    }
+
     async fn list_clients(
         &self,
         _: Request<v1::ListClientsRequest>,

@@ -32,7 +32,7 @@ const NODES: Who = Who::Roles(&[Admin, Node, Gateway]);
 const GATEWAYS: Who = Who::Roles(&[Admin, Gateway]);
 
 /// The gRPC methods, by their paths.
-pub const GRPC: [(&str, Who); 41] = [
+pub const GRPC: [(&str, Who); 45] = [
     ("/grpc.health.v1.Health/Check", ANYONE),
     ("/grpc.health.v1.Health/Watch", ANYONE),
     ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", PROVEN),
@@ -45,17 +45,21 @@ pub const GRPC: [(&str, Who); 41] = [
     ("/tidegate.v1.Admin/CreateGroup", WRITE),
     ("/tidegate.v1.Admin/CreateToken", OWNER),
     ("/tidegate.v1.Admin/DeleteGroup", WRITE),
+    ("/tidegate.v1.Admin/DeleteProposal", WRITE),
     ("/tidegate.v1.Admin/DrainController", WRITE),
     ("/tidegate.v1.Admin/ForgetClient", WRITE),
     ("/tidegate.v1.Admin/GetCostTables", READ),
     ("/tidegate.v1.Admin/GetGroup", LOOK),
+    ("/tidegate.v1.Admin/GetProposal", READ),
     ("/tidegate.v1.Admin/ListBindings", SHARE),
     ("/tidegate.v1.Admin/ListClients", READ),
     ("/tidegate.v1.Admin/ListControllers", READ),
     ("/tidegate.v1.Admin/ListGroups", SHARE),
     ("/tidegate.v1.Admin/ListLeases", SHARE),
+    ("/tidegate.v1.Admin/ListProposals", READ),
     ("/tidegate.v1.Admin/ListTokens", OWNER),
     ("/tidegate.v1.Admin/PutCostTable", WRITE),
+    ("/tidegate.v1.Admin/PutProposal", WRITE),
     ("/tidegate.v1.Admin/Resolve", READ),
     ("/tidegate.v1.Admin/RevokeToken", OWNER),
     ("/tidegate.v1.Admin/Status", READ),
@@ -77,7 +81,7 @@ pub const GRPC: [(&str, Who); 41] = [
 ];
 
 /// The REST routes: method, and the path with its variables.
-pub const REST: [(&str, &str, Who); 36] = [
+pub const REST: [(&str, &str, Who); 40] = [
     ("GET", "/healthz", ANYONE),
     ("GET", "/metrics", SCRAPE),
     ("GET", "/openapi.json", PROVEN),
@@ -99,8 +103,12 @@ pub const REST: [(&str, &str, Who); 36] = [
     ("DELETE", "/v1/groups/{name}", WRITE),
     ("GET", "/v1/groups/{name}", SHARE),
     ("PATCH", "/v1/groups/{name}", WRITE),
+    ("DELETE", "/v1/groups/{name}/proposal", WRITE),
+    ("GET", "/v1/groups/{name}/proposal", READ),
+    ("PUT", "/v1/groups/{name}/proposal", WRITE),
     ("GET", "/v1/groups/{name}/what-if", SHARE),
     ("GET", "/v1/leases", SHARE),
+    ("GET", "/v1/proposals", READ),
     ("GET", "/v1/resolve", READ),
     ("GET", "/v1/runaways", READ),
     ("DELETE", "/v1/statements", WRITE),

@@ -88,7 +88,7 @@ pub(super) async fn read(
 #[derive(Default)]
 pub(super) struct AlterParams {
     /// Refuse unless the group is still at this revision; 0 does not check.
-    expected_revision: u64,
+    pub(super) expected_revision: u64,
 }
 
 /// Changes the fields that the body holds.
@@ -100,8 +100,20 @@ pub(super) async fn alter(
     By(actor): By,
     Named(name): Named,
     Params(params): Params<AlterParams>,
-    Body(mut fields): Body<Map<String, Value>>,
+    Body(fields): Body<Map<String, Value>>,
 ) -> Result<Json<v1::GroupReply>, ApiError> {
+    let (group, mask) = masked(name, fields)?;
+    let altered = blocking(service, move |service| {
+        service.definitions().alter_group(&actor, &group, &mask, params.expected_revision)
+    });
+    Ok(answer(altered.await?))
+}
+
+/// Fields of the group of the path, and which they are.
+pub(super) fn masked(
+    name: String,
+    mut fields: Map<String, Value>,
+) -> Result<(v1::Group, Vec<String>), ApiError> {
     // The path has the name, so another one in the body would be ignored; the controller sets the revision.
     if let Some(other) = fields.remove("name")
         && !other.as_str().is_some_and(|other| other.eq_ignore_ascii_case(&name))
@@ -116,11 +128,7 @@ pub(super) async fn alter(
     refuse_empty_limit(&fields)?;
     let mask: Vec<String> = fields.keys().cloned().collect();
     fields.insert("name".to_owned(), Value::String(name));
-    let group: v1::Group = decode::of(Value::Object(fields))?;
-    let altered = blocking(service, move |service| {
-        service.definitions().alter_group(&actor, &group, &mask, params.expected_revision)
-    });
-    Ok(answer(altered.await?))
+    Ok((decode::of(Value::Object(fields))?, mask))
 }
 
 #[derive(Deserialize, IntoParams)]

@@ -13,6 +13,7 @@ mod document;
 mod error;
 mod extract;
 mod groups;
+mod proposals;
 mod shapes;
 mod statements;
 mod system;
@@ -115,6 +116,8 @@ fn api() -> OpenApiRouter {
         .routes(routes!(usage::usage))
         .routes(routes!(usage::history))
         .routes(routes!(usage::what_if))
+        .routes(routes!(proposals::proposal, proposals::propose, proposals::withdraw))
+        .routes(routes!(proposals::list))
         .routes(routes!(usage::clients))
         .routes(routes!(usage::forget))
         .routes(routes!(usage::leases))
@@ -189,6 +192,8 @@ mod tests {
             ("/v1/groups", vec!["get", "post"]),
             ("/v1/groups/{name}", vec!["get", "patch", "delete"]),
             ("/v1/groups/{name}/what-if", vec!["get"]),
+            ("/v1/groups/{name}/proposal", vec!["get", "put", "delete"]),
+            ("/v1/proposals", vec!["get"]),
             ("/v1/bindings", vec!["get", "put", "delete"]),
             ("/v1/resolve", vec!["get"]),
             ("/v1/apply", vec!["post"]),

@@ -65,11 +65,13 @@ pub enum Table {
     Tokens,
     /// (hour, group) to the consumption of its minutes, in brief.
     PastMinutes,
+    /// Group to the change that is proposed for it.
+    Proposals,
 }
 
 impl Table {
     /// All tables.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Meta,
         Self::Groups,
         Self::Bindings,
@@ -89,6 +91,7 @@ impl Table {
         Self::Apart,
         Self::Tokens,
         Self::PastMinutes,
+        Self::Proposals,
     ];
 
     /// Its name in the file and in messages.
@@ -113,6 +116,7 @@ impl Table {
             Self::Apart => "apart",
             Self::Tokens => "tokens",
             Self::PastMinutes => "past_minutes",
+            Self::Proposals => "proposals",
         }
     }
 

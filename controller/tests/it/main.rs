@@ -64,6 +64,8 @@ mod narrowed;
 #[cfg(test)]
 mod proofs;
 #[cfg(test)]
+mod proposals;
+#[cfg(test)]
 mod receiver;
 #[cfg(test)]
 mod recoveries;

@@ -14,7 +14,7 @@ use crate::memory::{MemoryStore, Rows};
 use tidegate_proto::v1;
 
 /// All tables.
-pub(super) const TABLES: [Table; 19] = [
+pub(super) const TABLES: [Table; 20] = [
     Table::Meta,
     Table::Groups,
     Table::Bindings,
@@ -34,6 +34,7 @@ pub(super) const TABLES: [Table; 19] = [
     Table::Apart,
     Table::Tokens,
     Table::PastMinutes,
+    Table::Proposals,
 ];
 
 /// Loads a store as the controller does.

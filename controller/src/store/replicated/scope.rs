@@ -31,6 +31,7 @@ pub(super) const fn code(table: Table) -> u8 {
         Table::Minutes => 17,
         Table::Hours => 18,
         Table::PastMinutes => 19,
+        Table::Proposals => 20,
     }
 }
 
@@ -48,7 +49,7 @@ pub(super) fn is_local(table: Table, key: &[u8]) -> bool {
 pub(super) fn defines(write: &Write) -> bool {
     matches!(
         write.table(),
-        Table::Groups | Table::Bindings | Table::CostTables | Table::Audit | Table::Tokens
+        Table::Groups | Table::Bindings | Table::CostTables | Table::Audit | Table::Tokens | Table::Proposals
     )
 }
 
@@ -79,7 +80,7 @@ mod tests {
         for of in Table::ALL {
             assert_eq!(table(code(of)), Some(of));
         }
-        assert!(table(0).is_none() && table(20).is_none());
+        assert!(table(0).is_none() && table(21).is_none());
     }
 
     #[test]

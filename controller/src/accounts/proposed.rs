@@ -1,0 +1,47 @@
+//! What a proposed change of a group would have meant since it was proposed, beside what is in force.
+
+use tidegate_proto::v1;
+
+use super::AccountCalls;
+use super::history::Resolution;
+use super::usage::Step;
+use super::what_if::Asked;
+use crate::error::{AdminError, InField};
+use crate::limits::SECONDS_KEPT_S;
+use crate::name::GroupName;
+
+impl AccountCalls<'_> {
+    /// The proposal of a group and what was recorded since, under both settings: by the second as long as all seconds are
+    /// kept, then by the minute, from the first whole minute on.
+    ///
+    /// # Errors
+    /// An unknown group, or one without a proposal; a replay that is too long, or as many at once as there may be.
+    pub fn proposal(&self, group: &str) -> Result<v1::ProposalReply, AdminError> {
+        let name = GroupName::parse(group).in_field("group")?;
+        let (proposal, live) = {
+            let state = self.service.lock();
+            let live = state.definitions.in_force(self.sight, &name)?;
+            let id = state.definitions.require(self.sight, &name)?;
+            (state.definitions.proposal(id, &name)?.clone(), live.clone())
+        };
+        let asked = Asked::between(&live, &proposal.changed(&live)?, None, None)?;
+        let (since, now) = (proposal.since_unix_s, self.service.clock().unix_ms() / 1_000);
+        let minutes = (Step::Stored(Resolution::Minute), since.div_ceil(60).saturating_mul(60));
+        let seconds = (now.saturating_sub(since) < SECONDS_KEPT_S).then_some((Step::Second, since));
+        let (mut notes, mut comparison) = (proposal.notes(), None);
+        // A start forgets the seconds.
+        for (step, from) in seconds.into_iter().chain([minutes]) {
+            match self.replayed(&name, step, &self.range(step, from, 0), asked.clone()) {
+                Err(AdminError::NothingRecorded { .. }) => {}
+                answer => {
+                    comparison = Some(answer?);
+                    break;
+                }
+            }
+        }
+        if comparison.is_none() {
+            notes.push("nothing is recorded since the comparison began; look again later".to_owned());
+        }
+        Ok(v1::ProposalReply { proposal: Some(proposal.message()), comparison, notes })
+    }
+}

@@ -1,0 +1,257 @@
+//! Proposals: changes of groups that are compared with what is in force, and are not in force themselves.
+//!
+//! A group has one at most, which goes with it. When the group is changed, what was recorded before is no comparison any
+//! more, so that it begins again. What is compared is the group's history; nodes know nothing of proposals.
+
+use std::collections::BTreeMap;
+
+use tidegate_core::group::GroupId;
+use tidegate_proto::v1;
+
+use super::catalog::Catalog;
+use super::definition::Definition;
+use super::group_fields::merged;
+use super::groups::refuse_emptied;
+use crate::accounts::what_if::Asked;
+use crate::definitions::audit::{Actor, Change};
+use crate::definitions::change::{Edit, Plan};
+use crate::definitions::{DefinitionCalls, Definitions};
+use crate::error::{AdminError, InField};
+use crate::limits::MAX_PROPOSALS;
+use crate::name::GroupName;
+use crate::quantity::cut;
+use crate::store::records::{bad, group_of, json};
+use crate::store::{Store, StoreError, Table, each};
+
+/// The fields that a replay can judge.
+const FIELDS: [&str; 7] =
+    ["ru_per_sec", "burst", "burstable", "burst_ru_per_sec", "policy", "quota", "max_wait_us"];
+
+/// A proposed change of one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Proposal {
+    /// Whose.
+    pub(crate) group: GroupName,
+    /// The name and the proposed fields.
+    changes: v1::Group,
+    fields: Vec<String>,
+    /// Of the group when it was proposed.
+    revision: u64,
+    proposed_unix_s: u64,
+    /// Since then it is compared.
+    pub(crate) since_unix_s: u64,
+    /// Of the group since then.
+    live_revision: u64,
+}
+
+impl Proposal {
+    /// As it is stored and answered.
+    pub(crate) fn message(&self) -> v1::Proposal {
+        v1::Proposal {
+            group: Some(self.changes.clone()),
+            fields: self.fields.clone(),
+            revision: self.revision,
+            proposed_unix_s: self.proposed_unix_s,
+            since_unix_s: self.since_unix_s,
+            live_revision: self.live_revision,
+        }
+    }
+
+    /// Reads what [`Self::message`] wrote.
+    pub(crate) fn load(stored: v1::Proposal) -> Result<Self, String> {
+        let changes = stored.group.unwrap_or_default();
+        let group = GroupName::parse(&changes.name).map_err(|error| error.to_string())?;
+        if let Some(other) = stored.fields.iter().find(|field| !FIELDS.contains(&field.as_str())) {
+            return Err(format!("{other:?} is no field of a proposal"));
+        }
+        Ok(Self {
+            group,
+            changes,
+            fields: stored.fields,
+            revision: stored.revision,
+            proposed_unix_s: stored.proposed_unix_s,
+            since_unix_s: stored.since_unix_s,
+            live_revision: stored.live_revision,
+        })
+    }
+
+    /// The group as it would be.
+    pub(crate) fn changed(&self, live: &Definition) -> Result<Definition, AdminError> {
+        let text = merged(&live.text(), &self.changes, &self.fields)
+            .map_err(|field| AdminError::invalid("update_mask", format!("{field:?} is no field")))?;
+        Definition::parse(&text)
+    }
+
+    /// What people must know to read the comparison.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        if self.live_revision == self.revision {
+            return Vec::new();
+        }
+        vec![format!(
+            "group {} was changed since this was proposed: it was at revision {} then, and is at {} since the comparison \
+             began again; look at both before you apply it",
+            self.group, self.revision, self.live_revision
+        )]
+    }
+}
+
+/// All of them, by group.
+#[derive(Debug, Default)]
+pub(crate) struct Proposals(BTreeMap<GroupId, Proposal>);
+
+impl Proposals {
+    /// Reads them from the store.
+    pub(super) fn load(store: &dyn Store, catalog: &Catalog) -> Result<Self, StoreError> {
+        let mut all = BTreeMap::new();
+        let table = Table::Proposals;
+        each(store, table, |key, value| {
+            let id = group_of(table, key)?;
+            let proposal = Proposal::load(json(table, value)?).map_err(|reason| bad(table, &reason))?;
+            match catalog.name(id) {
+                Some(name) if *name == proposal.group => {
+                    all.insert(id, proposal);
+                }
+                Some(_) => {
+                    return Err(bad(table, &format!("that of {} has the key of another", proposal.group)));
+                }
+                // A build that knows no proposals has deleted the group.
+                None => {}
+            }
+            Ok(())
+        })?;
+        Ok(Self(all))
+    }
+
+    pub(super) fn put(&mut self, id: GroupId, proposal: Proposal) {
+        self.0.insert(id, proposal);
+    }
+
+    pub(super) fn remove(&mut self, id: GroupId) {
+        self.0.remove(&id);
+    }
+
+    /// That of a group.
+    pub(crate) fn get(&self, id: GroupId) -> Option<&Proposal> {
+        self.0.get(&id)
+    }
+}
+
+impl Definitions {
+    /// Proposals of groups that these edits change: their comparisons begin again.
+    pub(super) fn begun_again(&self, edits: &[Edit], unix_s: u64) -> Vec<Edit> {
+        let again = edits.iter().filter_map(|edit| {
+            let Edit::PutGroup(id, definition) = edit else { return None };
+            let before = self.proposals.get(*id)?;
+            let after =
+                Proposal { since_unix_s: unix_s, live_revision: definition.revision, ..before.clone() };
+            Some(Edit::PutProposal(*id, Box::new(after)))
+        });
+        again.collect()
+    }
+
+    /// The proposal of a group.
+    pub(crate) fn proposal(&self, id: GroupId, name: &GroupName) -> Result<&Proposal, AdminError> {
+        self.proposals.get(id).ok_or_else(|| {
+            let message = format!("nothing is proposed for group {name}; propose a change of it first");
+            AdminError::Refused { message }
+        })
+    }
+}
+
+impl DefinitionCalls<'_> {
+    /// Proposes a change of a group, in place of an earlier proposal.
+    pub fn put_proposal(
+        &self,
+        actor: &Actor,
+        changes: &v1::Group,
+        mask: &[String],
+        expected_revision: u64,
+    ) -> Result<(), AdminError> {
+        let name = GroupName::parse(&changes.name).in_field("name")?;
+        let fields = fields(mask)?;
+        let unix_s = self.service.clock().unix_ms() / 1_000;
+        self.change(actor, |state| {
+            let definitions = &state.definitions;
+            let id = definitions.catalog.require(&name)?;
+            let live = definitions.expect_revision(id, expected_revision)?;
+            let blank = v1::Group { name: name.to_string(), ..v1::Group::default() };
+            let changes = merged(&blank, changes, &fields)
+                .map_err(|field| AdminError::invalid("update_mask", format!("{field:?} is no field")))?;
+            let proposal = Proposal {
+                group: name.clone(),
+                changes,
+                fields,
+                revision: live.revision,
+                proposed_unix_s: unix_s,
+                since_unix_s: unix_s,
+                live_revision: live.revision,
+            };
+            let changed = proposal.changed(live)?;
+            refuse_emptied(&changed.text(), &live.text())?;
+            definitions.check(&state.leasing, id, &changed)?;
+            if changed == *live {
+                let message = format!("changes nothing of group {name}; propose another value");
+                return Err(AdminError::invalid("update_mask", message));
+            }
+            Asked::between(live, &changed, None, None)?;
+            let before = definitions.proposals.get(id);
+            if before.is_none() && definitions.proposals.0.len() >= MAX_PROPOSALS {
+                return Err(AdminError::Full { what: "proposals", limit: MAX_PROPOSALS });
+            }
+            let change = Change {
+                action: "propose",
+                subject: name.to_string(),
+                before: before.map(text).unwrap_or_default(),
+                after: text(&proposal),
+            };
+            Ok(Plan {
+                edits: vec![Edit::PutProposal(id, Box::new(proposal))],
+                changes: vec![change],
+                reply: (),
+            })
+        })
+    }
+
+    /// Removes the proposal of a group; returns whether there was one.
+    pub fn delete_proposal(&self, actor: &Actor, group: &str) -> Result<bool, AdminError> {
+        let name = GroupName::parse(group).in_field("group")?;
+        self.change(actor, |state| {
+            let id = state.definitions.catalog.require(&name)?;
+            let Some(before) = state.definitions.proposals.get(id) else { return Ok(Plan::nothing(false)) };
+            let change = Change {
+                action: "withdraw proposal",
+                subject: name.to_string(),
+                before: text(before),
+                after: String::new(),
+            };
+            Ok(Plan { edits: vec![Edit::RemoveProposal(id)], changes: vec![change], reply: true })
+        })
+    }
+
+    /// All of them, by the names of their groups.
+    pub fn proposals(&self) -> Vec<v1::Proposal> {
+        let state = self.service.lock();
+        let mut all: Vec<&Proposal> = state.definitions.proposals.0.values().collect();
+        all.sort_by_key(|proposal| &proposal.group);
+        all.into_iter().map(Proposal::message).collect()
+    }
+}
+
+/// The fields that are proposed, each once.
+fn fields(mask: &[String]) -> Result<Vec<String>, AdminError> {
+    let known = FIELDS.join(", ");
+    if mask.is_empty() {
+        return Err(AdminError::invalid("update_mask", format!("names no field; propose some of: {known}")));
+    }
+    if let Some(other) = mask.iter().find(|field| !FIELDS.contains(&field.as_str())) {
+        let message = format!("{:?} cannot be judged by a replay; these can: {known}", cut(other));
+        return Err(AdminError::invalid("update_mask", message));
+    }
+    let proposed = FIELDS.iter().filter(|field| mask.iter().any(|named| named == *field));
+    Ok(proposed.map(|field| (*field).to_owned()).collect())
+}
+
+/// As the audit log has it.
+fn text(proposal: &Proposal) -> String {
+    serde_json::to_string(&proposal.message()).unwrap_or_default()
+}

@@ -1,0 +1,218 @@
+//! A change that is proposed: stored, compared with what is in force, begun again, and gone with its group.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::json;
+use tidegate_controller::audit::Actor;
+use tidegate_controller::service::Service;
+use tidegate_proto::v1;
+
+use crate::support::{Lab, MemoryStore, Node, group, report, started, tell};
+
+const SECOND_US: u64 = 1_000_000;
+const MINUTE_US: u64 = 60 * SECOND_US;
+
+fn actor() -> Actor {
+    Actor::new(Some("test"), "here")
+}
+
+fn create(service: &Service, name: &str) {
+    service.definitions().create_group(&actor(), &group(name, "100"), false).unwrap();
+}
+
+fn propose(service: &Service, name: &str, rate: &str) -> Result<(), String> {
+    let mask = ["ru_per_sec".to_owned()];
+    service
+        .definitions()
+        .put_proposal(&actor(), &group(name, rate), &mask, 0)
+        .map_err(|error| error.to_string())
+}
+
+fn alter(service: &Service, name: &str, rate: &str) -> u64 {
+    let mask = ["ru_per_sec".to_owned()];
+    let altered = service.definitions().alter_group(&actor(), &group(name, rate), &mask, 0).unwrap();
+    altered.group.revision
+}
+
+fn seen(service: &Service, name: &str) -> v1::ProposalReply {
+    service.accounts().proposal(name).unwrap()
+}
+
+/// Reports that so much more is charged each second, for so long.
+struct Work {
+    seq: u64,
+    sum: i64,
+}
+
+impl Work {
+    fn on(&mut self, service: &Service, now: &AtomicU64, seconds: u64, ru: i64) {
+        let session = service.leasing().hello("node", 1, "test").unwrap();
+        for _ in 0..seconds {
+            (self.seq, self.sum) = (self.seq + 1, self.sum + ru);
+            tell(service, &session, self.seq, 1, self.sum);
+            service.accounts().flush().unwrap();
+            now.fetch_add(SECOND_US, Ordering::Relaxed);
+        }
+    }
+}
+
+/// RU admitted under the settings in force and the proposed ones.
+fn admitted(reply: &v1::ProposalReply) -> [u64; 2] {
+    let compared = reply.comparison.clone().unwrap();
+    [compared.current, compared.proposed].map(|outcome| {
+        let even = outcome.unwrap().even.unwrap();
+        even.admitted_ru.split('.').next().unwrap().parse().unwrap()
+    })
+}
+
+#[test]
+fn a_proposal_is_compared_since_it_was_made_and_begins_again_with_a_change() {
+    let store = Arc::new(MemoryStore::default());
+    let now = Arc::new(AtomicU64::new(100 * MINUTE_US));
+    let service = started(&store, &now);
+    alter(&service, "default", "100");
+    let mut work = Work { seq: 0, sum: 0 };
+    // What was before it is none of the comparison.
+    work.on(&service, &now, 30, 90);
+    propose(&service, "default", "10").unwrap();
+    assert!(seen(&service, "default").comparison.is_none());
+    let note = seen(&service, "default").notes.concat();
+    assert!(note.starts_with("nothing is recorded since"), "{note}");
+    work.on(&service, &now, 60, 50);
+    let reply = seen(&service, "default");
+    let compared = reply.comparison.clone().unwrap();
+    assert_eq!((compared.resolution.as_str(), compared.wanted_ru.as_str()), ("second", "3000"));
+    let [live, proposed] = admitted(&reply);
+    assert_eq!(live, 3_000);
+    // A minute of it, the burst of a second, and what waits a second at the end.
+    assert!((590..=640).contains(&proposed), "{proposed}");
+    let outcome = compared.proposed.unwrap().even.unwrap();
+    assert!(outcome.throttled_time_ppm > 900_000 && outcome.p99_wait_us <= 1_020_000, "{outcome:?}");
+
+    // By the minute, once seconds are not kept any more, and after a start, too.
+    work.on(&service, &now, 600, 50);
+    service.accounts().tidy().unwrap();
+    for service in [service, started(&store, &now)] {
+        let reply = seen(&service, "default");
+        assert_eq!(reply.comparison.as_ref().unwrap().resolution, "minute");
+        let [live, proposed] = admitted(&reply);
+        assert!((29_000..=33_000).contains(&live) && proposed < live / 4, "{live}, {proposed}");
+    }
+
+    // The group is changed: the comparison begins again, says so, and a start keeps that.
+    let service = started(&store, &now);
+    let before = seen(&service, "default").proposal.unwrap();
+    now.fetch_add(5 * SECOND_US, Ordering::Relaxed);
+    let revision = alter(&service, "default", "40");
+    for service in [service, started(&store, &now)] {
+        let reply = seen(&service, "default");
+        let after = reply.proposal.clone().unwrap();
+        assert_eq!((after.revision, after.live_revision), (before.revision, revision));
+        assert!(after.since_unix_s > before.since_unix_s && after.proposed_unix_s == before.proposed_unix_s);
+        assert!(
+            reply.notes.iter().any(|note| note.contains("was changed since this was proposed")),
+            "{reply:?}"
+        );
+    }
+    let service = started(&store, &now);
+    Work { seq: 0, sum: work.sum }.on(&service, &now, 20, 50);
+    let reply = seen(&service, "default");
+    let compared = reply.comparison.clone().unwrap();
+    assert_eq!((compared.current.unwrap().ru_per_sec.as_str(), compared.wanted_ru.as_str()), ("40", "1000"));
+
+    assert!(service.definitions().delete_proposal(&actor(), "default").unwrap());
+    assert!(!service.definitions().delete_proposal(&actor(), "default").unwrap());
+    let gone = started(&store, &now).accounts().proposal("default").unwrap_err().to_string();
+    assert!(gone.contains("nothing is proposed for group default"), "{gone}");
+    let audited = service.definitions().audit_log("", 0, 10).unwrap();
+    let actions: Vec<_> = audited.iter().map(|entry| entry.action.as_str()).collect();
+    assert_eq!(actions[..2], ["withdraw proposal", "alter group"]);
+    assert!(actions.contains(&"propose"), "{actions:?}");
+}
+
+#[test]
+fn a_deleted_group_takes_its_proposal_along_and_there_are_at_most_a_hundred() {
+    let store = Arc::new(MemoryStore::default());
+    let now = Arc::new(AtomicU64::new(100 * MINUTE_US));
+    let service = started(&store, &now);
+    for number in 0..101 {
+        create(&service, &format!("g{number:03}"));
+    }
+    for number in 0..100 {
+        propose(&service, &format!("g{number:03}"), "50").unwrap();
+    }
+    let full = propose(&service, "g100", "50").unwrap_err();
+    assert!(full.contains("the limit of 100 proposals is reached"), "{full}");
+    // Another one takes the place of the first.
+    propose(&service, "g000", "60").unwrap();
+    service.definitions().delete_group(&actor(), "g007", "", 0, false).unwrap();
+    create(&service, "g007");
+    for service in [service, started(&store, &now)] {
+        let all = service.definitions().proposals();
+        let names: Vec<_> =
+            all.iter().map(|proposal| proposal.group.as_ref().unwrap().name.as_str()).collect();
+        assert_eq!((names.len(), names.contains(&"g007")), (99, false));
+        assert_eq!(all[0].group.as_ref().unwrap().ru_per_sec, "60");
+    }
+    propose(&started(&store, &now), "g100", "50").unwrap();
+}
+
+#[tokio::test]
+async fn grpc_and_rest_answer_alike_and_name_what_is_wrong() {
+    let lab = Lab::start().await;
+    lab.group("web", "1000").await;
+    let put = v1::PutProposalRequest {
+        group: Some(v1::Group { burst: "50".into(), ..group("web", "5") }),
+        update_mask: vec!["ru_per_sec".into(), "burst".into()],
+        expected_revision: 0,
+    };
+    let reply = lab.admin().await.put_proposal(put).await.unwrap().into_inner();
+    assert_eq!(reply.proposal.as_ref().unwrap().fields, ["ru_per_sec", "burst"]);
+    let mut node = Node::connect(&lab, "node", 1).await.unwrap();
+    node.report(vec![report("web", 1, 600)]).await;
+    let get = || v1::GetProposalRequest { group: "web".into() };
+    let reply = lab.admin().await.get_proposal(get()).await.unwrap().into_inner();
+    let compared = reply.comparison.clone().unwrap();
+    assert_eq!((compared.wanted_ru.as_str(), compared.resolution.as_str()), ("600", "second"));
+    let at_once = |outcome: &Option<v1::WhatIfOutcome>| outcome.clone().unwrap().at_once.unwrap();
+    assert_eq!(at_once(&compared.current).throttled_ru, "0");
+    // The burst of 50, and 5 RU/s for a second of patience.
+    assert_eq!(at_once(&compared.proposed).admitted_ru, "55");
+
+    let path = "/v1/groups/web/proposal";
+    let (status, body) = lab.http("GET", path, None).await;
+    assert_eq!((status, &body), (200, &serde_json::to_value(&reply).unwrap()));
+    let (_, body) = lab.http("GET", "/v1/proposals", None).await;
+    assert_eq!(body["proposals"][0]["group"]["burst"], json!("50"));
+    let (status, body) = lab.http("PUT", path, Some(r#"{"policy": "warm_up(10s, 3)"}"#)).await;
+    assert_eq!((status, &body["proposal"]["fields"]), (200, &json!(["policy"])));
+    // An ordinary alteration applies it; one that expects another revision is refused.
+    let revision = body["proposal"]["revision"].as_u64().unwrap();
+    let apply = |revision: u64| format!("/v1/groups/web?expected_revision={revision}");
+    let fields = r#"{"policy": "warm_up(10s, 3)"}"#;
+    assert_eq!(lab.http("PATCH", &apply(revision + 1), Some(fields)).await.0, 412);
+    assert_eq!(lab.http("PATCH", &apply(revision), Some(fields)).await.0, 200);
+
+    for (group, body, status, told) in [
+        ("none", json!({"burst": "5"}), 404, "group none does not exist"),
+        ("web", json!({}), 400, "names no field"),
+        ("web", json!({"weight": 5}), 400, "cannot be judged by a replay"),
+        ("web", json!({"ru_per_sec": "unlimited"}), 400, "warm up"),
+        ("web", json!({"ru_per_sec": "0"}), 400, "ru_per_sec"),
+        ("web", json!({"ru_per_sec": ""}), 400, "ru_per_sec"),
+        ("web", json!({"policy": "warm_up(10s, 3)"}), 400, "changes nothing"),
+        ("web", json!({"limit": "5"}), 400, "limit"),
+    ] {
+        let (found, body) =
+            lab.http("PUT", &format!("/v1/groups/{group}/proposal"), Some(&body.to_string())).await;
+        assert!(found == status && body.to_string().contains(told), "{group}: {found} {body}");
+    }
+    let (status, body) = lab.http("DELETE", path, None).await;
+    assert_eq!((status, &body["deleted"]), (200, &json!(true)));
+    let (status, body) = lab.http("GET", path, None).await;
+    assert!(
+        status == 409 && body.to_string().contains("nothing is proposed for group web"),
+        "{status} {body}"
+    );
+}
