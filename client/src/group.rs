@@ -8,8 +8,9 @@ use tidegate_core::units::{Ru, Span, Time};
 use tidegate_core::usage::{Consumption, RuParts, Total, Usage};
 use tokio::time::Instant;
 
-use crate::cell::{Entered, Wish};
+use crate::cell::{Entered, Place, Wish};
 use crate::clock::{Clock, Tick, duration, span};
+use crate::demotion;
 use crate::groups::GroupCell;
 use crate::journal::JournalError;
 use crate::names::{GroupName, NameError};
@@ -113,6 +114,11 @@ impl Group {
         if let Some(at) = self.cell.pay(cost) {
             return Ok(Permit::new(&self.cell, cost, at));
         }
+        if self.cell.last_word().may_demote()
+            && let Some(permit) = demotion::tries(self, cost)
+        {
+            return Ok(permit);
+        }
         // The answer to an operation like this one is remembered while nothing has changed it.
         if let Some(retry_after) = self.cell.lending().refuses(cost, &self.cell.shared().clock) {
             return Err(self.cell.refused(cost, Refusal::Throttled { retry_after }));
@@ -123,14 +129,17 @@ impl Group {
     /// Admits an operation estimated at `cost` now if it can be. Otherwise nothing is counted, neither a refusal nor a
     /// demand: for callers who then wait with [`Group::acquire`], or owe with [`Group::owe`].
     pub fn take(&self, cost: Ru) -> Option<Permit<'_>> {
-        Some(Permit::admitted(&self.cell, cost, self.taken(cost)?))
+        match self.taken(cost) {
+            Some(admitted) => Some(Permit::admitted(&self.cell, cost, admitted)),
+            None => demotion::takes(self, cost, true),
+        }
     }
 
     /// As [`Group::take`], for a handle that is made for this one operation: the permit keeps it, or it comes back.
     pub(crate) fn take_owned(self, cost: Ru) -> Result<Permit<'static>, Self> {
         match self.taken(cost) {
             Some(admitted) => Ok(Permit::owning(self.cell, cost, admitted)),
-            None => Err(self),
+            None => demotion::takes(&self, cost, true).ok_or(self),
         }
     }
 
@@ -169,11 +178,21 @@ impl Group {
         if let Some(at) = self.cell.pay(cost) {
             return Ok(Permit::new(&self.cell, cost, at));
         }
-        let mut wish = Wish { cost, deadline: deadline(&self.cell.shared().clock), estimated };
+        let wish =
+            Wish { cost, deadline: deadline(&self.cell.shared().clock), estimated, place: Place::Only };
+        if self.cell.last_word().may_demote() {
+            // Apart, as callers of groups that do not would carry its state about.
+            return Box::pin(demotion::acquire(self, wish)).await;
+        }
+        self.wait(wish).await
+    }
+
+    /// Takes what is wished for in this group, or waits for it.
+    pub(crate) async fn wait(&self, mut wish: Wish) -> Result<Permit<'_>, Refused> {
         loop {
             match self.enter(wish).await {
                 // Less each time, so that this ends.
-                Err(Refused::NeverFits { max, .. }) if estimated && max < wish.cost => wish.cost = max,
+                Err(Refused::NeverFits { max, .. }) if wish.estimated && max < wish.cost => wish.cost = max,
                 answer => return answer,
             }
         }
@@ -185,7 +204,7 @@ impl Group {
                 let at = self.cell.shared().clock.tick_at(at);
                 Ok(Permit::admitted(&self.cell, wish.cost, (at, admitted)))
             }
-            Entered::Queued(id, answer) => Waiting::new(&self.cell, id, wish.cost, answer).await,
+            Entered::Queued(id, answer) => Waiting::new(&self.cell, id, wish, answer).await,
         }
     }
 
@@ -205,7 +224,7 @@ impl Group {
     }
 
     /// Takes `cost` at once or counts nothing.
-    fn taken(&self, cost: Ru) -> Option<(Tick, Admitted)> {
+    pub(crate) fn taken(&self, cost: Ru) -> Option<(Tick, Admitted)> {
         if let Some(at) = self.cell.pay(cost) {
             return Some((at, Admitted::Paid));
         }
@@ -229,7 +248,7 @@ impl Group {
         })
     }
 
-    fn valid(&self, cost: Ru) -> Result<(), Refused<&GroupName>> {
+    pub(crate) fn valid(&self, cost: Ru) -> Result<(), Refused<&GroupName>> {
         if (Ru::ZERO..=Ru::MAX).contains(&cost) {
             return Ok(());
         }
@@ -248,6 +267,12 @@ impl Group {
 
     /// Whether `cost` would be admitted now; spends nothing and promises nothing.
     pub fn check(&self, cost: Ru) -> Result<(), Refused<&GroupName>> {
+        self.check_own(cost)
+            .or_else(|refused| if demotion::has_room(self, cost, &refused) { Ok(()) } else { Err(refused) })
+    }
+
+    /// The same in this group alone.
+    pub(crate) fn check_own(&self, cost: Ru) -> Result<(), Refused<&GroupName>> {
         self.valid(cost)?;
         self.cell.with(|state, now| {
             self.cell.open_door()?;
@@ -306,6 +331,12 @@ impl Group {
     /// since; `None` without a quota, or without a lease.
     pub fn quota_left(&self) -> Option<QuotaLeft> {
         quota_left(&self.cell)
+    }
+
+    /// What went on in the group to which this one demotes: operations, and what they were estimated at when they were
+    /// admitted. They count in the consumption of that group. Counted since the first handle of those that there are now.
+    pub fn demoted(&self) -> (u64, Ru) {
+        self.cell.demoted.read()
     }
 
     /// This node's consumption in the group since the node started.

@@ -170,7 +170,7 @@ mod tests {
         };
         let granted = |seq| {
             assert!(cell.if_awake(|state, now| state.ask(now, seq)).flatten().is_some(), "nothing is due");
-            cell.grant(seq, &Grant::Leased(terms), Vec::new());
+            cell.grant(seq, &Grant::Leased(terms), Vec::new(), None);
             cell.node_state().expires_in.unwrap()
         };
         let true_clock = granted(1);

@@ -33,6 +33,7 @@ mod client;
 mod clock;
 #[cfg(all(test, shuttle))]
 mod concurrency;
+mod demotion;
 mod group;
 mod groups;
 mod hub;

@@ -11,7 +11,7 @@ use tidegate_cost_model::Charge;
 use tokio::time::Instant;
 
 use crate::clock::Tick;
-use crate::group::quota_left;
+use crate::group::{Group, quota_left};
 use crate::groups::GroupCell;
 use crate::names::GroupName;
 
@@ -30,8 +30,18 @@ pub struct Permit<'a> {
 enum Holder<'a> {
     /// Of an operation that took its estimate.
     Handle(&'a Arc<GroupCell>),
-    /// What an operation took is told here and not by its estimate: every permit would pay for that.
-    Permit(Arc<GroupCell>, Admitted),
+    /// What an operation took is told here and not by its estimate: every permit would pay for that. So is whether another
+    /// group than its own pays.
+    Permit(Arc<GroupCell>, Admitted, Payer),
+}
+
+/// Which group pays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Payer {
+    /// The one that was asked.
+    Own,
+    /// The one to which it demotes.
+    Target,
 }
 
 impl Deref for Holder<'_> {
@@ -41,7 +51,7 @@ impl Deref for Holder<'_> {
     fn deref(&self) -> &Arc<GroupCell> {
         match self {
             Self::Handle(cell) => cell,
-            Self::Permit(cell, _) => cell,
+            Self::Permit(cell, ..) => cell,
         }
     }
 }
@@ -63,7 +73,11 @@ impl<'a> Permit<'a> {
 
     #[cold]
     fn over(cell: &Arc<GroupCell>, estimate: Ru, admitted_at: Tick) -> Self {
-        Self { cell: Holder::Permit(Arc::clone(cell), Admitted::Over), estimate: Some(estimate), admitted_at }
+        Self {
+            cell: Holder::Permit(Arc::clone(cell), Admitted::Over, Payer::Own),
+            estimate: Some(estimate),
+            admitted_at,
+        }
     }
 
     /// A permit that owns a handle which the caller no longer needs.
@@ -72,7 +86,23 @@ impl<'a> Permit<'a> {
         estimate: Ru,
         (at, admitted): (Tick, Admitted),
     ) -> Permit<'static> {
-        Permit { cell: Holder::Permit(cell, admitted), estimate: Some(estimate), admitted_at: at }
+        Permit { cell: Holder::Permit(cell, admitted, Payer::Own), estimate: Some(estimate), admitted_at: at }
+    }
+
+    /// A permit of the group to which that of the operation demotes.
+    pub(crate) fn of_target(
+        target: Arc<GroupCell>,
+        estimate: Ru,
+        (at, admitted): (Tick, Admitted),
+    ) -> Permit<'static> {
+        let cell = Holder::Permit(target, admitted, Payer::Target);
+        Permit { cell, estimate: Some(estimate), admitted_at: at }
+    }
+
+    /// The same for a permit of the other group that was waited for.
+    pub(crate) fn into_demoted(mut self) -> Permit<'static> {
+        let cell = Holder::Permit(Arc::clone(&self.cell), self.cell.admitted(), Payer::Target);
+        Permit { cell, estimate: self.estimate.take(), admitted_at: self.admitted_at }
     }
 
     /// RU in this node's bucket of the group, as [`crate::Group::remaining`] returns them.
@@ -97,7 +127,7 @@ impl<'a> Permit<'a> {
 
     /// The same without a borrow of the group's handle.
     pub fn into_owned(mut self) -> Permit<'static> {
-        let cell = Holder::Permit(Arc::clone(&self.cell), self.cell.admitted());
+        let cell = Holder::Permit(Arc::clone(&self.cell), self.cell.admitted(), self.cell.payer());
         Permit { cell, estimate: self.estimate.take(), admitted_at: self.admitted_at }
     }
 
@@ -122,6 +152,16 @@ impl<'a> Permit<'a> {
     /// The group that pays.
     pub fn group(&self) -> &GroupName {
         self.cell.name()
+    }
+
+    /// A handle of the group that pays.
+    pub fn payer(&self) -> Group {
+        Group { cell: Arc::clone(&self.cell) }
+    }
+
+    /// Whether the group that pays is the one to which that of the operation demotes.
+    pub fn is_demoted(&self) -> bool {
+        self.cell.payer() == Payer::Target
     }
 
     /// The charge of `usage` now; settles nothing.
@@ -222,7 +262,14 @@ impl Holder<'_> {
     fn admitted(&self) -> Admitted {
         match self {
             Self::Handle(_) => Admitted::Paid,
-            Self::Permit(_, admitted) => *admitted,
+            Self::Permit(_, admitted, _) => *admitted,
+        }
+    }
+
+    fn payer(&self) -> Payer {
+        match self {
+            Self::Handle(_) => Payer::Own,
+            Self::Permit(.., payer) => *payer,
         }
     }
 

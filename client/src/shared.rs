@@ -175,6 +175,8 @@ counters! {
     reports_refused,
     /// Operations admitted without waiting.
     admitted,
+    /// Operations admitted, at once or after waiting, by the group to which theirs demotes.
+    demoted,
     /// Operations that had to wait.
     queued,
     /// Operations refused, at once or after waiting.

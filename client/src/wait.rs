@@ -9,7 +9,7 @@ use tidegate_core::node::WaiterId;
 use tidegate_core::units::Ru;
 use tokio::sync::oneshot;
 
-use crate::cell::Answer;
+use crate::cell::{Answer, Place, Wish};
 use crate::groups::GroupCell;
 use crate::permit::Permit;
 use crate::refused::Refused;
@@ -20,6 +20,7 @@ pub(crate) struct Waiting<'a> {
     cell: &'a Arc<GroupCell>,
     id: WaiterId,
     cost: Ru,
+    place: Place,
     answer: oneshot::Receiver<Answer>,
     heard: bool,
 }
@@ -28,10 +29,11 @@ impl<'a> Waiting<'a> {
     pub(crate) fn new(
         cell: &'a Arc<GroupCell>,
         id: WaiterId,
-        cost: Ru,
+        wish: Wish,
         answer: oneshot::Receiver<Answer>,
     ) -> Self {
-        Self { cell, id, cost, answer, heard: false }
+        let Wish { cost, place, .. } = wish;
+        Self { cell, id, cost, place, answer, heard: false }
     }
 }
 
@@ -58,7 +60,9 @@ impl Drop for Waiting<'_> {
         if !self.heard {
             let (cell, id, cost, answer) = (self.cell, self.id, self.cost, &mut self.answer);
             cell.with(|state, now| state.leave(now, id, cost, answer));
-            cell.shared().counters.abandoned.add();
+            if self.place == Place::Only {
+                cell.shared().counters.abandoned.add();
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::form::Changed;
 
 /// The flag of a field, and the option of SQL; empty where SQL has none.
-const WORDS: [(&str, &str, &str); 18] = [
+const WORDS: [(&str, &str, &str); 19] = [
     ("parent", "--parent", "PARENT"),
     ("ru_per_sec", "--rate", "RU_PER_SEC"),
     ("burst", "--burst", "BURST"),
@@ -22,6 +22,7 @@ const WORDS: [(&str, &str, &str); 18] = [
     ("enforcement", "--enforcement", "ENFORCEMENT"),
     ("policy", "--policy", "POLICY"),
     ("quota", "--quota", "QUOTA"),
+    ("demote_to", "--demote-to", "DEMOTE_TO"),
 ];
 
 /// The command of the shell: `verb` is `create` or `alter`; a revision is expected where it is not 0.
@@ -62,7 +63,7 @@ pub fn sql(verb: &str, group: &str, changed: &[Changed]) -> String {
         }
         let is_word = !change.after.is_empty()
             && change.after.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'));
-        let value = if is_word && *field != "comment" && *field != "parent" {
+        let value = if is_word && !["comment", "parent", "demote_to"].contains(field) {
             change.after.to_uppercase()
         } else {
             format!("'{}'", change.after.replace('\'', "''"))

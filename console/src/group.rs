@@ -97,8 +97,25 @@ impl Group<'_> {
         html! {
             nav.way aria-label="Groups above" { a href=(Place::Groups.link()) { "All groups" }
                 @for name in up { " / " a href=(Link::group(name)) { (name) } } }
+            (self.demotions())
             @if !self.now.group.comment.is_empty() || !self.now.group.owner.is_empty() {
                 p { bdi { (self.now.group.comment) } @if !self.now.group.owner.is_empty() { " Owner: " bdi { (self.now.group.owner) } "." } }
+            }
+        }
+    }
+
+    /// The group to which it demotes, and those that demote to it.
+    fn demotions(&self) -> Markup {
+        let target = &self.now.group.demote_to;
+        let sources = self.present.all().filter(|group| group.group.demote_to == self.now.name());
+        let sources: Vec<&str> = sources.map(GroupNow::name).collect();
+        html! {
+            @if !target.is_empty() {
+                p { "What is over its rate or its quota goes on in " a href=(Link::group(target)) { (target) } "." }
+            }
+            @if !sources.is_empty() {
+                p { "What is over the rate or the quota goes on here of"
+                    @for name in sources { " " a href=(Link::group(name)) { (name) } } "." }
             }
         }
     }

@@ -98,7 +98,7 @@ impl Digest {
     fn renewed(&mut self, renewed: &Renewed) {
         let Renewed { seq, epoch, entries, durable_seq, standing, shed, refused } = renewed;
         (*seq, *epoch, *durable_seq, standing.as_deref().map(clear), *shed, entries.len()).hash(self);
-        for EntryOut { group, answer } in entries {
+        for EntryOut { group, answer, .. } in entries {
             let grant = match answer {
                 Answer::Grant(grant, proof) => Some((grant, clear(proof))),
                 Answer::Refused(_) => None,

@@ -43,6 +43,9 @@ pub fn create_group_text(group: &v1::Group, dialect: SqlDialect) -> String {
         option("POLICY", &policy_text(&group.policy));
     }
     option("QUOTA", &quota_text(&group.quota, dialect));
+    if !["", "/"].contains(&group.demote_to.as_str()) {
+        option("DEMOTE_TO", &quoted_name(&group.demote_to, dialect));
+    }
     if let Some(limit) = &group.query_limit {
         option("QUERY_LIMIT", &format!("({})", limit_text(limit, |name| quoted_name(name, dialect))));
     }
@@ -225,6 +228,7 @@ mod tests {
                     Just("warm_up(1.5s, 3)")
                 ],
                 or_empty(quota().boxed()),
+                or_empty(name().boxed()),
             ),
         );
         let numbers =
@@ -251,6 +255,7 @@ mod tests {
             enforcement: texts.11.0.to_owned(),
             policy: texts.11.1.to_owned(),
             quota: texts.11.2,
+            demote_to: texts.11.3,
             query_limit,
             max_wait_us,
             ..v1::Group::default()

@@ -68,7 +68,7 @@ pub(crate) enum GroupCommand {
         /// The groups.
         #[arg(value_name = "NAME", required = true)]
         names: Vec<String>,
-        /// Move bindings and children to this group first, and let rules and watches switch to it.
+        /// Move bindings and children to this group first, and let rules and watches switch, and groups demote, to it.
         #[arg(long, value_name = "GROUP", default_value = "", hide_default_value = true)]
         force_to: String,
         /// Refuse unless the group is still at this revision.
@@ -137,16 +137,27 @@ pub(crate) struct Settings {
     /// cold, as after a silence, and reaches it in 10 s of full use.
     #[arg(long, value_name = "HOW")]
     policy: Option<String>,
+    #[command(flatten)]
+    beyond: Beyond,
+    /// When a statement is a runaway and what happens to it: limits EXEC_ELAPSED, RU, ROWS; ACTION=DRYRUN, COOLDOWN,
+    /// KILL or SWITCH_GROUP(group); WATCH=EXACT or SIMILAR, and its DURATION. Or none. SQL gateways enforce it.
+    #[arg(long, value_name = "RULE")]
+    query_limit: Option<QueryLimitText>,
+}
+
+/// What holds on top of the rate, and what becomes of work that is over both.
+#[derive(Debug, Default, Args)]
+struct Beyond {
     /// What all nodes together use in each minute, hour, day or month of the calendar, here and below: '1000000 per day'
     /// of RU in UTC, '5000 per month Europe/Berlin' in a zone, '10000 requests per day' of any cost; or in any time of such
     /// a length, wherever it begins: '5000 per rolling hour'. None takes it away. What is used stays used until the next
     /// window, or for that time.
     #[arg(long, value_name = "AMOUNT per [rolling] PERIOD [ZONE]")]
     quota: Option<String>,
-    /// When a statement is a runaway and what happens to it: limits EXEC_ELAPSED, RU, ROWS; ACTION=DRYRUN, COOLDOWN,
-    /// KILL or SWITCH_GROUP(group); WATCH=EXACT or SIMILAR, and its DURATION. Or none. SQL gateways enforce it.
-    #[arg(long, value_name = "RULE")]
-    query_limit: Option<QueryLimitText>,
+    /// The group in which operations go on that are over the rate or the quota, before they wait or are refused: one with
+    /// a limit and a lower priority, which pays for them; / for none.
+    #[arg(long, value_name = "GROUP")]
+    demote_to: Option<String>,
 }
 
 /// How nodes lease, and what holds without a lease.
@@ -216,7 +227,8 @@ impl Settings {
             owner = self.owner;
             enforcement = self.enforcement;
             policy = self.policy;
-            quota = self.quota;
+            quota = self.beyond.quota;
+            demote_to = self.beyond.demote_to;
             weight = self.weight;
             ttl_us = self.leases.ttl.map(|ttl| ttl.0);
             renew_us = self.leases.renew.map(|renew| renew.0);

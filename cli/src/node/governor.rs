@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rusqlite::Connection;
-use tidegate_client::{Client, Group, Refused, Resolved, Ru, RuParts, Usage};
+use tidegate_client::{Client, Group, GroupName, Refused, Resolved, Ru, RuParts, Usage};
 use tidegate_controller::quantity::Count;
 use tidegate_cost_model::{Aim, CostTable, Estimator, Fingerprint, Fingerprinter, SqlDialect, Template};
 
@@ -107,7 +107,10 @@ impl Governor {
         self.remember(&group);
         let (answer, waited_us) = self.log.admit(&group, estimate, max_wait).await;
         match answer {
-            Ok(permit) => Ok(Admitted { permit, templates, waited_us }),
+            Ok(permit) => {
+                self.remember(&permit.payer());
+                Ok(Admitted { group: group.name().clone(), permit, templates, waited_us })
+            }
             Err(refused) => Err(NotRun { refused, waited_us }),
         }
     }
@@ -115,7 +118,7 @@ impl Governor {
     /// Runs what was admitted on the calling thread, and settles it. A failed transaction is rolled back and pays
     /// for what it did.
     pub(crate) fn run(&self, connection: &Connection, operation: &[Statement], admitted: Admitted) -> Ran {
-        let Admitted { permit, templates, waited_us } = admitted;
+        let Admitted { group: asked, permit, templates, waited_us } = admitted;
         let mut statements = Vec::with_capacity(operation.len());
         let (mut usage, mut failure) = (Usage::default(), None);
         let mut parts = Vec::with_capacity(operation.len());
@@ -129,7 +132,7 @@ impl Governor {
             match done {
                 Ok(()) => {
                     let (fingerprint, kind) = (template.fingerprint(), template.kind());
-                    self.estimator.observe(permit.group(), fingerprint, kind, ru);
+                    self.estimator.observe(&asked, fingerprint, kind, ru);
                 }
                 Err(error) => {
                     self.failed.fetch_add(1, Ordering::Relaxed);
@@ -187,6 +190,8 @@ impl Governor {
 /// The right to run one operation.
 #[derive(Debug)]
 pub(crate) struct Admitted {
+    /// The group that was asked, whose costs are learnt; another one may pay.
+    group: GroupName,
     permit: tidegate_client::Permit<'static>,
     templates: Vec<Arc<Template>>,
     waited_us: u64,

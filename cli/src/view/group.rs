@@ -58,6 +58,7 @@ fn setting(name: &str) -> String {
         "max_debt" => "max debt (RU per node)",
         "quota" => "quota",
         "max_wait_us" => "max wait at a gateway",
+        "demote_to" => "demotes to",
         name => return name.replace('_', " "),
     };
     otherwise.to_owned()

@@ -15,6 +15,8 @@ mod controller;
 #[cfg(test)]
 mod demo;
 #[cfg(test)]
+mod demotion;
+#[cfg(test)]
 mod doctor;
 #[cfg(test)]
 mod edit;

@@ -13,6 +13,7 @@ mod effects;
 mod kept;
 mod operations;
 mod packed;
+mod passing;
 mod sleep;
 
 use tidegate_core::exchange::{Ask, Grant};
@@ -33,7 +34,8 @@ use kept::Kept;
 use operations::{Operations, counts};
 
 pub(crate) use effects::{Contact, Effects, Look};
-pub(crate) use operations::{Answer, Entered, Wish};
+pub(crate) use operations::{Answer, Entered, Place, Wish};
+pub(crate) use passing::Passing;
 pub(crate) use sleep::Phase;
 
 /// A group that is awake.
@@ -120,7 +122,7 @@ impl CellState {
 
     /// Takes a cost at once, refuses, or queues.
     pub(crate) fn acquire(&mut self, now: Time, wish: Wish) -> Result<Entered, Refusal> {
-        let Wish { cost, deadline, estimated } = wish;
+        let Wish { cost, deadline, estimated, place } = wish;
         let acquired = if estimated {
             self.node.acquire_estimated(now, cost, deadline)
         } else {
@@ -132,11 +134,11 @@ impl CellState {
                 Ok(Entered::Admitted(now, admitted))
             }
             Ok(Acquired::Queued(id)) => {
-                self.effects.queued += 1;
-                Ok(Entered::Queued(id, self.operations.join(id, estimated)))
+                self.effects.queued += u64::from(place != Place::Second);
+                Ok(Entered::Queued(id, self.operations.join(id, wish)))
             }
             Err(refusal) => {
-                self.effects.refused += u64::from(counts(refusal, estimated));
+                self.effects.refused += u64::from(counts(refusal, estimated, place));
                 Err(refusal)
             }
         }

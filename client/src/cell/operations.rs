@@ -18,6 +18,18 @@ pub(crate) struct Wish {
     pub(crate) deadline: Time,
     /// A cost that never fits is not refused: the operation asks for what fits next.
     pub(crate) estimated: bool,
+    pub(crate) place: Place,
+}
+
+/// The queues in which an operation has a place: what it does is counted once for its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// One.
+    Only,
+    /// Two, of which this is its group's. Who waits in both counts how it ends.
+    First,
+    /// Two, of which this is the queue of the group to which its own demotes.
+    Second,
 }
 
 /// How an operation was let in.
@@ -28,20 +40,20 @@ pub(crate) enum Entered {
 
 #[derive(Default)]
 pub(super) struct Operations {
-    waiting: Ranks<WaiterId, Place>,
+    waiting: Ranks<WaiterId, Waiter>,
     /// Permits not yet settled; those of open purses are not in it, and the sum may be below zero meanwhile.
     open: i64,
 }
 
-/// A waiter.
-struct Place {
+struct Waiter {
     answer: oneshot::Sender<Answer>,
     estimated: bool,
+    place: Place,
 }
 
 /// Whether a refusal counts as one: an estimate that never fits is asked for again as far as it fits.
-pub(super) fn counts(refusal: Refusal, estimated: bool) -> bool {
-    !(estimated && matches!(refusal, Refusal::NeverFits { .. }))
+pub(super) fn counts(refusal: Refusal, estimated: bool, place: Place) -> bool {
+    place == Place::Only && !(estimated && matches!(refusal, Refusal::NeverFits { .. }))
 }
 
 impl Operations {
@@ -55,9 +67,10 @@ impl Operations {
         self.waiting.is_empty() && self.open == 0
     }
 
-    pub(super) fn join(&mut self, id: WaiterId, estimated: bool) -> oneshot::Receiver<Answer> {
+    pub(super) fn join(&mut self, id: WaiterId, wish: Wish) -> oneshot::Receiver<Answer> {
         let (answer, receiver) = oneshot::channel();
-        self.waiting.join(id, Place { answer, estimated });
+        let Wish { estimated, place, .. } = wish;
+        self.waiting.join(id, Waiter { answer, estimated, place });
         receiver
     }
 
@@ -68,7 +81,7 @@ impl Operations {
 
     /// Answers a waiter. Returns whether it was refused, and that counts.
     pub(super) fn complete(&mut self, id: WaiterId, answer: Answer, group: &GroupName) -> bool {
-        let Some(place) = self.waiting.leave(id) else {
+        let Some(waiter) = self.waiting.leave(id) else {
             tracing::error!(%group, "the core finished an unknown waiter");
             return false;
         };
@@ -77,10 +90,10 @@ impl Operations {
                 self.open();
                 false
             }
-            Err(refusal) => counts(refusal, place.estimated),
+            Err(refusal) => counts(refusal, waiter.estimated, waiter.place),
         };
         // The receiver leaves the map, under the group's lock, before it goes away.
-        if place.answer.send(answer).is_err() {
+        if waiter.answer.send(answer).is_err() {
             tracing::error!(%group, "a waiter left without saying so");
         }
         refused

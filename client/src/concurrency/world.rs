@@ -75,7 +75,7 @@ async fn session(hub: Arc<Hub>, mut answer: impl FnMut(u64, &Ask) -> Grant) {
             seq += 1;
             if let Some((ask, ..)) = cell.if_awake(|state, now| state.ask(now, seq)).flatten() {
                 let grant = answer(seq, &ask);
-                let heard = cell.grant(seq, &grant, Vec::new());
+                let heard = cell.grant(seq, &grant, Vec::new(), None);
                 assert_eq!(heard, Heard::Applied, "the newest answer is applied");
             }
         }

@@ -115,7 +115,7 @@ impl Both {
         cell.heed(Notice::Renew);
         assert!(cell.if_awake(|state, now| state.ask(now, seq)).flatten().is_some());
         let heard = self.alone.on_grant(now, seq, grant);
-        assert_eq!(cell.grant(seq, grant, Vec::new()), heard);
+        assert_eq!(cell.grant(seq, grant, Vec::new(), None), heard);
     }
 
     fn lease(&mut self, terms: Terms) {

@@ -7,6 +7,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
+use arc_swap::ArcSwapOption;
 use tidegate_core::exchange::Grant;
 use tidegate_core::node::{Heard, LeaseState, NodeConfig, NodeState, Refusal};
 use tidegate_core::units::{Ru, Time};
@@ -21,7 +22,7 @@ use crate::lending::Lending;
 use crate::names::GroupName;
 use crate::refused::Refused;
 use crate::shared::Shared;
-use crate::sync::{AtomicBool, AtomicI64, Mutex, MutexGuard};
+use crate::sync::{AtomicBool, AtomicI64, AtomicU64, Mutex, MutexGuard};
 
 /// A group. Handles, permits and waiters hold it by `Arc`. While none does, the registry keeps only the few bytes of one
 /// that sleeps.
@@ -34,29 +35,79 @@ pub(crate) struct GroupCell {
     /// Micro-RU in the bucket at the last change under the lock; `i64::MAX` when unlimited.
     remaining: AtomicI64,
     last_word: LastWord,
+    pub(crate) demoted: Demoted,
     phase: Mutex<Phase>,
+}
+
+/// What went on in the group to which this one demotes.
+#[derive(Debug, Default)]
+pub(crate) struct Demoted {
+    operations: AtomicU64,
+    micro_ru: AtomicU64,
+}
+
+impl Demoted {
+    /// An operation of this cost was admitted there.
+    pub(crate) fn count(&self, cost: Ru) {
+        self.operations.fetch_add(1, Ordering::Relaxed);
+        self.micro_ru.fetch_add(cost.or_zero().0.unsigned_abs(), Ordering::Relaxed);
+    }
+
+    /// How many were, and what they were estimated at.
+    pub(crate) fn read(&self) -> (u64, Ru) {
+        let micro = self.micro_ru.load(Ordering::Relaxed);
+        (self.operations.load(Ordering::Relaxed), Ru(i64::try_from(micro).unwrap_or(i64::MAX)))
+    }
 }
 
 /// What the controller said last of a group, for those who do not take its lock.
 pub(crate) struct LastWord {
     known: AtomicBool,
     has_quota: AtomicBool,
+    /// Whether there is a target, or nothing was said yet.
+    may_demote: AtomicBool,
+    /// The group to which this one demotes. That demotes to none, so that no two hold each other.
+    target: ArcSwapOption<GroupCell>,
 }
 
 impl LastWord {
     fn new(known: bool) -> Self {
-        Self { known: AtomicBool::new(known), has_quota: AtomicBool::new(false) }
+        Self {
+            known: AtomicBool::new(known),
+            has_quota: AtomicBool::new(false),
+            may_demote: AtomicBool::new(true),
+            target: ArcSwapOption::empty(),
+        }
     }
 
-    fn hear(&self, grant: &Grant) {
+    fn hear(&self, grant: &Grant, target: Option<Arc<GroupCell>>) {
         self.known.store(!matches!(grant, Grant::UnknownGroup), Ordering::Relaxed);
         let has_quota = matches!(grant, Grant::Leased(terms) if terms.allowance.is_some());
         self.has_quota.store(has_quota, Ordering::Relaxed);
+        self.may_demote.store(target.is_some(), Ordering::Relaxed);
+        let same = match (&target, &*self.target.load()) {
+            (Some(target), Some(before)) => Arc::ptr_eq(target, before),
+            (target, before) => target.is_none() && before.is_none(),
+        };
+        if !same {
+            self.target.store(target);
+        }
     }
 
     /// Whether it has such a group.
     pub(crate) fn is_known(&self) -> bool {
         self.known.load(Ordering::Relaxed)
+    }
+
+    /// Whether the group demotes, as far as is known: before the first answer it may.
+    #[inline]
+    pub(crate) fn may_demote(&self) -> bool {
+        self.may_demote.load(Ordering::Relaxed)
+    }
+
+    /// The group to which it demotes.
+    pub(crate) fn target(&self) -> Option<Arc<GroupCell>> {
+        self.target.load_full()
     }
 
     /// Whether the group counts in a quota.
@@ -106,8 +157,8 @@ impl GroupCell {
         phase: Phase,
     ) -> Arc<Self> {
         let (last_word, remaining) = (LastWord::new(known), AtomicI64::new(0));
-        let (lending, phase) = (Lending::default(), Mutex::new(phase));
-        Arc::new(Self { id, name, shared, agenda, lending, remaining, last_word, phase })
+        let (lending, demoted, phase) = (Lending::default(), Demoted::default(), Mutex::new(phase));
+        Arc::new(Self { id, name, shared, agenda, lending, remaining, last_word, demoted, phase })
     }
 
     pub(crate) fn id(&self) -> u64 {
@@ -250,13 +301,13 @@ impl GroupCell {
         Refused::new(&self.name, cost, refusal)
     }
 
-    /// Applies a grant, as far as it is not stale.
-    pub(crate) fn grant(&self, seq: u64, grant: &Grant, proof: Vec<u8>) -> Heard {
+    /// Applies a grant, as far as it is not stale, with the group to which this one demotes.
+    pub(crate) fn grant(&self, seq: u64, grant: &Grant, proof: Vec<u8>, target: Option<Arc<Self>>) -> Heard {
         let slewed = self.shared.slewed_by();
         let heard = self.if_awake(|state, now| {
             let heard = state.grant(now, slewed, seq, grant, proof);
             if heard == Heard::Applied {
-                self.last_word.hear(grant);
+                self.last_word.hear(grant, target);
             }
             heard
         });

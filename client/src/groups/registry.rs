@@ -145,7 +145,7 @@ mod tests {
             Grant::Unlimited { ttl: Span::secs(60), renew_after: Span(0), fallback: Fallback::Stop };
         for seq in [1, 2] {
             assert!(cell.if_awake(|state, now| state.ask(now, seq)).flatten().is_some());
-            assert_eq!(cell.grant(seq, &unlimited, Vec::new()), Heard::Applied);
+            assert_eq!(cell.grant(seq, &unlimited, Vec::new(), None), Heard::Applied);
         }
         // The agenda has it for the time when the answer would be late.
         cell.if_awake(|state, _| state.looked());

@@ -38,7 +38,7 @@ fn leased() -> Group {
         max_fit: Ru::MAX,
         ..LeaseTerms::default()
     };
-    assert_eq!(cell.grant(1, &Grant::Leased(terms), Vec::new()), Heard::Applied);
+    assert_eq!(cell.grant(1, &Grant::Leased(terms), Vec::new(), None), Heard::Applied);
     Group { cell }
 }
 

@@ -1,5 +1,7 @@
 //! What the session hears: `Granted`, `Lower`, `Farewell`.
 
+use std::sync::Arc;
+
 use tidegate_core::exchange::Grant;
 use tidegate_core::node::Heard;
 use tidegate_core::units::Span;
@@ -75,17 +77,19 @@ impl Session {
                 continue;
             };
             match convert::grant(&entry) {
-                Ok(grant) => match cell.grant(granted.seq, &grant, entry.proof) {
-                    Heard::Applied => {
-                        counters.grants.add();
-                        if let Some(known) = &self.hub.shared.known {
-                            known.hear(cell.name(), &grant);
+                Ok(grant) => {
+                    match cell.grant(granted.seq, &grant, entry.proof, self.target(&cell, &entry.demote_to)) {
+                        Heard::Applied => {
+                            counters.grants.add();
+                            if let Some(known) = &self.hub.shared.known {
+                                known.hear(cell.name(), &grant);
+                            }
+                            stream.urgent |= matches!(grant, Grant::Leased(terms) if terms.ack_now);
                         }
-                        stream.urgent |= matches!(grant, Grant::Leased(terms) if terms.ack_now);
+                        Heard::Extended => counters.late_grants.add(),
+                        Heard::Ignored => counters.stale_grants.add(),
                     }
-                    Heard::Extended => counters.late_grants.add(),
-                    Heard::Ignored => counters.stale_grants.add(),
-                },
+                }
                 Err(error) => {
                     counters.malformed.add();
                     tracing::warn!(%error, "grant not applied");
@@ -97,6 +101,26 @@ impl Session {
             // The controller leaves out what was asked again before it came to it.
             if unanswered(cell, granted.seq) {
                 counters.malformed.add();
+            }
+        }
+    }
+
+    /// The group to which one demotes, by its name in a grant. One that demotes further is none: there are no chains.
+    fn target(&self, cell: &Arc<GroupCell>, name: &str) -> Option<Arc<GroupCell>> {
+        if name.is_empty() {
+            return None;
+        }
+        let before = cell.last_word().target().filter(|target| **target.name() == *name);
+        let found = before.map_or_else(|| self.hub.registry.get_or_make(name), Ok);
+        let sound =
+            |target: &Arc<GroupCell>| !Arc::ptr_eq(target, cell) && target.last_word().target().is_none();
+        match found {
+            Ok(target) if sound(&target) => Some(target),
+            Ok(_) => None,
+            Err(error) => {
+                self.hub.shared.counters.malformed.add();
+                tracing::warn!(%error, group = %cell.name(), "what is over its limits waits and is not demoted");
+                None
             }
         }
     }

@@ -7,6 +7,8 @@ mod alone;
 #[cfg(test)]
 mod cancel;
 #[cfg(test)]
+mod demotion;
+#[cfg(test)]
 mod endpoints;
 #[cfg(test)]
 mod fake;

@@ -11,6 +11,7 @@ use tidegate_core::units::Rate;
 use tidegate_proto::NOT_GIVEN;
 
 use crate::definitions::definition::Definition;
+use crate::definitions::demotion::{self, Demoting};
 use crate::definitions::limited::Limited;
 use crate::definitions::quota_rules;
 use crate::error::AdminError;
@@ -27,6 +28,8 @@ pub struct Catalog {
     /// Sum of the guarantees below each group, in micro-RU/s; `None` is the top. Wide enough never to saturate.
     guaranteed: BTreeMap<Option<GroupId>, i128>,
     limited: Limited,
+    /// The index of groups that demote.
+    pub(crate) demoting: Demoting,
     next_id: u32,
     capacity: Option<Rate>,
 }
@@ -82,6 +85,10 @@ impl Catalog {
             if let Some(target) = definition.switch_group().filter(|target| catalog.id(target).is_none()) {
                 return Err(format!("the switch_group {target} of {} is missing", definition.name));
             }
+            if let Some(target) = definition.demote_to.as_ref().filter(|target| catalog.id(target).is_none())
+            {
+                return Err(format!("the demote_to {target} of {} is missing", definition.name));
+            }
             Ok((id, Box::new(Entry { parent: parent.transpose()?, definition })))
         });
         catalog.entries = entries.collect::<Result<_, String>>()?;
@@ -90,6 +97,7 @@ impl Catalog {
         }
         for (id, entry) in &catalog.entries {
             catalog.limited.insert(*id, &entry.definition);
+            catalog.demoting.insert(*id, &entry.definition);
         }
         let rows: Vec<_> =
             catalog.entries.iter().map(|(id, entry)| (*id, entry.parent, entry.definition.rate)).collect();
@@ -181,7 +189,9 @@ impl Catalog {
         if let Some(target) = definition.switch_group() {
             self.check_switch("query_limit.switch_group", &definition.name, target)?;
         }
-        self.check_place(id, definition)
+        let parent = self.check_place(id, definition)?;
+        demotion::check(self, id, definition)?;
+        Ok(parent)
     }
 
     /// Checks the place of `definition` as group `id`; returns the parent's id if it has one.
@@ -356,6 +366,7 @@ impl Catalog {
         self.next_id = self.next_id.max(id.0.saturating_add(1));
         self.guarantee(parent, definition.rate, 1);
         self.limited.insert(id, &definition);
+        self.demoting.insert(id, &definition);
         self.ids.insert(definition.name.clone(), id);
         self.entries.insert(id, Box::new(Entry { definition, parent }));
     }
@@ -394,6 +405,7 @@ impl Catalog {
         };
         let (parent, rate) = (entry.parent, entry.definition.rate);
         self.limited.remove(id, &entry.definition);
+        self.demoting.remove(id, &entry.definition);
         self.guarantee(parent, rate, -1);
         let Some(parent) = parent else { return };
         if let Some(children) = self.children.get_mut(&parent) {

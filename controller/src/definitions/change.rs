@@ -341,6 +341,12 @@ impl State {
         !self.definitions.catalog.get(id).is_some_and(|before| before.is_enforced_as(definition))
     }
 
+    /// Whether nodes must learn of a definition; called before it is applied.
+    fn concerns_nodes(&self, id: GroupId, definition: &Definition) -> bool {
+        let same = |before: &Definition| before.demote_to == definition.demote_to;
+        self.moves_leases(id, definition) || !self.definitions.catalog.get(id).is_some_and(same)
+    }
+
     /// Puts a stored edit in force.
     pub(crate) fn apply(&mut self, now: Time, edit: Edit) -> Result<(), AdminError> {
         let refused =
@@ -401,7 +407,7 @@ fn kinds(state: &State, edits: &[Edit]) -> Vec<EventKind> {
     };
     for edit in edits {
         match edit {
-            Edit::PutGroup(id, definition) if state.moves_leases(*id, definition) => {
+            Edit::PutGroup(id, definition) if state.concerns_nodes(*id, definition) => {
                 groups.push(definition.name.clone());
             }
             // Nodes have nothing to learn of it.

@@ -61,6 +61,8 @@ pub struct Definition {
     pub policy: Policy,
     /// What all nodes together may use in each window of a calendar.
     pub quota: Option<Quota>,
+    /// The group in which operations over the rate or the quota go on.
+    pub demote_to: Option<GroupName>,
     /// Grows with every change.
     pub revision: u64,
     /// Rule against runaway statements. Shared, because all of them go to gateways at once.
@@ -102,6 +104,7 @@ impl Definition {
             shadow: spec.shadow,
             policy: spec.policy,
             quota: None,
+            demote_to: None,
             revision: 0,
             query_limit: None,
             max_wait: None,
@@ -154,6 +157,7 @@ impl Definition {
             shadow: shadow(&text.enforcement)?,
             policy: policy::parse(&text.policy)?,
             quota,
+            demote_to: open(&text.demote_to, TOP, GroupName::parse).in_field("demote_to")?,
         }
         .with_curve()
     }
@@ -207,6 +211,7 @@ impl Definition {
             enforcement: if self.shadow { "shadow" } else { "on" }.to_owned(),
             policy: policy::text(self.policy),
             quota: self.quota.as_ref().map(ToString::to_string).unwrap_or_default(),
+            demote_to: self.demote_to.as_ref().map(ToString::to_string).unwrap_or_default(),
             revision: self.revision,
             query_limit: self.query_limit.as_ref().map(|limit| limit.text()),
             max_wait_us: self.max_wait.unwrap_or_default().0,

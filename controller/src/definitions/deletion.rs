@@ -35,7 +35,7 @@ pub struct Deleted {
 
 impl DefinitionCalls<'_> {
     /// Deletes a group. A used group is deleted only with `force_to`, the group that takes over its bindings, its
-    /// children and the runaways switched to it.
+    /// children, the runaways switched to it and the work demoted to it.
     pub fn delete_group(
         &self,
         actor: &Actor,
@@ -73,13 +73,16 @@ pub(crate) struct Users {
     pub(crate) children: BTreeSet<GroupId>,
     /// Groups that switch their runaways to it.
     pub(crate) switching: BTreeSet<GroupId>,
+    /// Groups that demote to it.
+    pub(crate) demoting: BTreeSet<GroupId>,
     /// Watches of other groups that switch to it themselves.
     pub(crate) watches: Vec<Arc<Watch>>,
 }
 
 impl Users {
     pub(crate) fn count(&self) -> usize {
-        self.principals.len() + self.children.len() + self.switching.len() + self.watches.len()
+        let groups = self.children.len() + self.switching.len() + self.demoting.len();
+        self.principals.len() + groups + self.watches.len()
     }
 
     /// The first users, for people.
@@ -90,7 +93,8 @@ impl Users {
         let switching =
             self.switching.iter().map(|group| format!("the query_limit of group {}", name(group)));
         let watches = self.watches.iter().map(|watch| format!("watch {} of group {}", watch.id, watch.group));
-        let all = principals.chain(children).chain(switching).chain(watches);
+        let demoting = self.demoting.iter().map(|group| format!("the demote_to of group {}", name(group)));
+        let all = principals.chain(children).chain(switching).chain(demoting).chain(watches);
         let mut names: Vec<String> = all.take(MAX_NAMES_LISTED).collect();
         if self.count() > names.len() {
             names.push(format!("and {} more", self.count() - names.len()));
@@ -151,6 +155,7 @@ impl State {
             principals: self.definitions.bindings.of_group(name).cloned().collect(),
             children: self.definitions.catalog.children(id).collect(),
             switching: self.definitions.catalog.limited().switching_to(name).collect(),
+            demoting: self.definitions.catalog.demoting.to(name).collect(),
             watches: self.convictions.watches().iter().filter(switches).cloned().collect(),
         }
     }
@@ -187,13 +192,14 @@ impl State {
         Ok(to)
     }
 
-    /// Children with their new parent, and rules with their new target.
+    /// Children with their new parent, and rules and demotions with their new target.
     pub(crate) fn redefined(
         &self,
         users: &Users,
         target: &GroupName,
     ) -> Result<Vec<(GroupId, Definition)>, AdminError> {
-        let redefined = users.children.union(&users.switching).filter_map(|id| {
+        let named: BTreeSet<GroupId> = users.switching.union(&users.demoting).copied().collect();
+        let redefined = users.children.union(&named).filter_map(|id| {
             let mut definition = self.definitions.catalog.get(*id)?.clone();
             if users.children.contains(id) {
                 definition.parent = Some(target.clone());
@@ -202,6 +208,9 @@ impl State {
                 && let Some(limit) = &mut definition.query_limit
             {
                 Arc::make_mut(limit).action = Action::SwitchGroup(target.clone());
+            }
+            if users.demoting.contains(id) {
+                definition.demote_to = Some(target.clone());
             }
             definition.revision = self.definitions.revision + 1;
             Some((*id, definition))

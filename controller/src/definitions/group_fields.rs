@@ -28,8 +28,8 @@ pub(crate) const MAX_WAIT_RANGE: (Span, Span) = (Span::millis(1), Span::millis(3
 /// What a field takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
-    /// The name of a group, or [`TOP`].
-    Parent,
+    /// The name of a group, or [`TOP`] for none.
+    Group,
     /// A positive rate, or one of these words.
     Rate(&'static [&'static str]),
     /// A positive amount, or [`DEFAULT`]; where `zero`, or 0.
@@ -57,7 +57,7 @@ impl Takes {
     /// The word that leaves the field open, where an empty text means the same.
     pub fn open(self) -> Option<&'static str> {
         match self {
-            Self::Parent => Some(TOP),
+            Self::Group => Some(TOP),
             Self::Rate(&[word @ (DEFAULT | NONE)]) => Some(word),
             Self::Amount { .. } => Some(DEFAULT),
             Self::Quota => Some(NONE),
@@ -103,7 +103,7 @@ macro_rules! field {
 
 /// The fields, in the order in which people read them.
 static FIELDS: &[Field] = &[
-    field!(parent, Takes::Parent, "the group above, or / for none", "the group above, or \"/\" for none"),
+    field!(parent, Takes::Group, "the group above, or / for none", "the group above, or \"/\" for none"),
     field!(
         ru_per_sec,
         Takes::Rate(&["unlimited"]),
@@ -189,6 +189,12 @@ static FIELDS: &[Field] = &[
         "RU or requests of each window of a calendar, such as 1000000 per day Europe/Berlin or 500 requests per hour; or none",
         "a quota such as \"1000000 per day\" or \"500 requests per hour\", or \"none\""
     ),
+    field!(
+        demote_to,
+        Takes::Group,
+        "the group in which operations over the rate or the quota go on, or / for none",
+        "a group with a lower priority, or \"/\" for none"
+    ),
 ];
 
 /// The fields that an alteration may name.
@@ -262,6 +268,7 @@ mod tests {
             enforcement: "l".into(),
             policy: "m".into(),
             quota: "o".into(),
+            demote_to: "p".into(),
         }
     }
 

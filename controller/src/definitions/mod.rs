@@ -10,6 +10,7 @@ pub mod cost_tables;
 mod costing;
 pub mod definition;
 pub(crate) mod deletion;
+pub mod demotion;
 pub(crate) mod events;
 pub mod group_fields;
 pub(crate) mod groups;

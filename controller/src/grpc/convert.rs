@@ -253,6 +253,7 @@ pub(crate) fn refused(refused: Vec<RefusedReport>) -> Vec<v1::RefusedReport> {
 }
 
 fn grant_entry(entry: EntryOut) -> v1::GrantEntry {
+    let demote_to = entry.demote_to.map(|target| target.to_string()).unwrap_or_default();
     let (grant, proof) = match entry.answer {
         Answer::Grant(grant, proof) => (grant, proof),
         Answer::Refused(message) => {
@@ -293,7 +294,7 @@ fn grant_entry(entry: EntryOut) -> v1::GrantEntry {
             ..v1::GrantEntry::default()
         },
     };
-    v1::GrantEntry { group: entry.group, proof, fallback_part_rate, fallback_part_us, ..encoded }
+    v1::GrantEntry { group: entry.group, proof, fallback_part_rate, fallback_part_us, demote_to, ..encoded }
 }
 
 /// The node's part of a group's fallback, and how long it lasts; zeros without one.

@@ -91,6 +91,7 @@ impl Seen {
             }
         };
         hide(&mut text.parent);
+        hide(&mut text.demote_to);
         text.query_limit.iter_mut().for_each(|limit| hide(&mut limit.switch_group));
         text
     }

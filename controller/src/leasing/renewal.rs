@@ -104,6 +104,8 @@ pub struct RefusedReport {
 pub struct EntryOut {
     /// The group as written.
     pub group: String,
+    /// The group in which the node goes on with what this one holds back.
+    pub demote_to: Option<GroupName>,
     /// The answer.
     pub answer: Answer,
 }
@@ -219,6 +221,20 @@ fn is_given(state: &State, client: ClientId, id: GroupId) -> bool {
     state.leasing.scope(client).is_none_or(|given| name().is_some_and(|name| given.contains(name)))
 }
 
+/// The group in which a node goes on with what this one holds back, if it was given that, too. Most have none, so the name
+/// is looked up last.
+fn demote_to(state: &State, client: ClientId, group: &str, answer: &Answer) -> Option<GroupName> {
+    let catalog = state.definitions.catalog();
+    // What a node was not given is answered as what is not there, and says no more.
+    if catalog.demoting.is_empty()
+        || matches!(answer, Answer::Refused(_) | Answer::Grant(Grant::UnknownGroup, _))
+    {
+        return None;
+    }
+    let target = catalog.get(catalog.id_of(group).ok()??)?.demote_to.as_ref()?;
+    is_given(state, client, catalog.id(target)?).then(|| target.clone())
+}
+
 impl LeasingCalls<'_> {
     /// Answers a renewal.
     pub fn renew(&self, client: ClientId, session: u64, request: RenewIn) -> Result<Renewed, SessionError> {
@@ -242,7 +258,8 @@ impl LeasingCalls<'_> {
         let considered = if shed { Vec::new() } else { request.entries };
         let answered = considered.into_iter().filter_map(|entry| {
             let answer = self.answer(&mut state, &caller, &entry, now, unix_us)?;
-            Some(EntryOut { group: entry.group, answer })
+            let demote_to = demote_to(&state, client, &entry.group, &answer);
+            Some(EntryOut { group: entry.group, demote_to, answer })
         });
         let entries = answered.collect();
         let durable_seq = state.leasing.counted(client, request.seq);

@@ -242,7 +242,7 @@ fn to(least: u64, most: u64) -> Value {
 /// Properties of a field of a group beyond its type. An empty text is the default.
 fn of_group(takes: Takes) -> Value {
     match takes {
-        Takes::Parent => json!({"pattern": "^(/|[A-Za-z0-9][A-Za-z0-9._-]{0,63})?$"}),
+        Takes::Group => json!({"pattern": "^(/|[A-Za-z0-9][A-Za-z0-9._-]{0,63})?$"}),
         Takes::Rate(words) => json!({"pattern": format!("^({RATE}|{})?$", words.join("|"))}),
         Takes::Amount { zero } => {
             json!({"pattern": format!("^({}{AMOUNT}|{DEFAULT})?$", if zero { "0|" } else { "" })})

@@ -41,6 +41,7 @@ fn fresh() -> v1::Group {
         enforcement: "on".to_owned(),
         policy: "token_bucket".to_owned(),
         quota: "none".to_owned(),
+        demote_to: "/".to_owned(),
         ..v1::Group::default()
     }
 }

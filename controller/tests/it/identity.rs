@@ -324,6 +324,14 @@ async fn a_node_with_groups_neither_starves_nor_charges_others() {
     let rows = admin.usage(v1::UsageRequest::default()).await.unwrap().into_inner().rows;
     let charged = rows.iter().filter(|row| row.total.as_ref().is_some_and(|total| total.operations > 0));
     assert_eq!(charged.map(|row| row.group.as_str()).collect::<Vec<_>>(), ["shop"]);
+    // Of a target that it was not given it does not hear.
+    let demotes = v1::Group { priority: "high".into(), demote_to: "reports".into(), ..group("shop", "100") };
+    let update_mask = vec!["priority".to_owned(), "demote_to".to_owned()];
+    let alter = v1::AlterGroupRequest { group: Some(demotes), update_mask, ..Default::default() };
+    admin.alter_group(alter).await.unwrap();
+    let mut node = hello(&running, site.shown(Some("node")), "node").await.unwrap();
+    let told = [till.renew(&["shop"]).await, node.renew(&["shop"]).await];
+    assert_eq!(told.map(|granted| granted.entries[0].demote_to.clone()), ["", "reports"]);
 
     let mut gateway = StatementsClient::new(channel(&running, site.shown(Some("till"))).await.unwrap());
     let row = |group: &str| v1::StatementRow {

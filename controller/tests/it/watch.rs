@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use tonic::transport::Endpoint;
 use tonic::{Code, Status, Streaming};
 
-use crate::support::{Lab, MemoryStore, PATIENCE, config};
+use crate::support::{Lab, MemoryStore, Node, PATIENCE, config, entry, group};
 
 async fn watch(lab: &Lab, have_revision: u64) -> Streaming<v1::WatchEvent> {
     lab.grants()
@@ -98,6 +98,36 @@ async fn what_no_lease_depends_on_wakes_no_node() {
     };
     let others = u64::try_from(changes.len()).unwrap();
     assert_eq!((status, changed.groups, revision), (200, vec!["a".to_owned()], begin + others + 1));
+}
+
+#[tokio::test]
+async fn a_target_comes_and_goes_with_the_next_grant_and_the_change_wakes_nodes() {
+    let lab = Lab::start().await;
+    lab.group("a", "10").await;
+    let low = v1::Group { priority: "low".into(), ..group("spill", "5") };
+    lab.admin()
+        .await
+        .create_group(v1::CreateGroupRequest { group: Some(low), if_not_exists: false })
+        .await
+        .unwrap();
+    let mut node = Node::connect(&lab, "node", 1).await.unwrap();
+    let mut events = watch(&lab, 0).await;
+    let (_, Kind::Snapshot(_)) = next(&mut events).await else { panic!("a snapshot was expected") };
+    for target in ["", "spill", "/"] {
+        if !target.is_empty() {
+            let body = json!({ "demote_to": target }).to_string();
+            let (status, altered) = lab.http("PATCH", "/v1/groups/a", Some(&body)).await;
+            assert_eq!((status, &altered["changed"]), (200, &json!(true)), "{altered}");
+            let (_, Kind::GroupsChanged(changed)) = next(&mut events).await else {
+                panic!("a group was expected")
+            };
+            assert_eq!(changed.groups, ["a"]);
+        }
+        let entries = vec![entry("a", 1), entry("spill", 1), entry("nowhere", 1)];
+        let granted = node.renew_as(v1::Renew { entries, ..v1::Renew::default() }).await.unwrap();
+        let told: Vec<&str> = granted.entries.iter().map(|entry| entry.demote_to.as_str()).collect();
+        assert_eq!(told, [target.trim_matches('/'), "", ""], "{granted:?}");
+    }
 }
 
 #[tokio::test]

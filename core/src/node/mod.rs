@@ -9,6 +9,7 @@ mod distance;
 mod dormant;
 mod estimate;
 mod pace;
+mod passing;
 mod patience;
 mod question;
 mod quota;
@@ -21,6 +22,8 @@ pub use budget::LeaseState;
 use budget::{Budget, From, Right};
 pub use dormant::Dormant;
 pub use estimate::{Admitted, Estimate};
+pub use passing::Passing;
+use passing::denial;
 pub use patience::RoundTrip;
 pub use quota::QuotaLeft;
 pub use renewal::Heard;
@@ -247,24 +250,9 @@ impl NodeGroup {
         if large && self.turns().waits_for_lump().is_none() {
             self.renewal.ask_soon(now);
         }
-        let refusal = self.refusal(now, cost);
-        let hopeless = match refusal {
-            Refusal::UnknownGroup | Refusal::NeverFits { .. } => true,
-            // The rate stays as it is, so the time until a retry is reliable.
-            Refusal::Throttled { retry_after } => {
-                self.renewal.saturated(now) && now.after(retry_after) > deadline
-            }
-            Refusal::QuotaUsedUp { resets_in, .. } => now.after(resets_in) > deadline,
-            Refusal::Unavailable { .. } => self.budget.right().state() == LeaseState::Closed,
-            Refusal::TooManyWaiters { .. } => true,
-        };
-        if hopeless || deadline <= now {
+        if let Some(refusal) = denial(self, now, cost, deadline) {
             self.consumption.throttled += 1;
             return Err(refusal);
-        }
-        if self.waiters.len() >= self.config.max_waiters {
-            self.consumption.throttled += 1;
-            return Err(Refusal::TooManyWaiters { limit: self.config.max_waiters });
         }
         if large {
             self.large_demand.arrived(now, cost);

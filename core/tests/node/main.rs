@@ -10,6 +10,7 @@ mod idling;
 mod lumps;
 mod orders;
 mod paced;
+mod passing;
 mod shadow;
 mod spending;
 mod surplus;

@@ -310,6 +310,7 @@ impl Request {
         waited: Duration,
         owes: bool,
     ) -> Running {
+        let payer = if permit.is_demoted() { permit.payer() } else { payer };
         if let Some(traced) = &mut self.traced {
             traced.admitted(payer.name(), self.estimate, waited, owes);
         }

@@ -12,7 +12,7 @@ use crate::duration::parse_duration;
 use crate::error::SqlError;
 
 /// Options and the fields of the admin API they set. The first three are TiDB's, as is QUERY_LIMIT.
-const OPTIONS: [(&str, &str); 18] = [
+const OPTIONS: [(&str, &str); 19] = [
     ("RU_PER_SEC", "ru_per_sec"),
     ("PRIORITY", "priority"),
     ("BURSTABLE", "burstable"),
@@ -30,6 +30,7 @@ const OPTIONS: [(&str, &str); 18] = [
     ("ENFORCEMENT", "enforcement"),
     ("POLICY", "policy"),
     ("QUOTA", "quota"),
+    ("DEMOTE_TO", "demote_to"),
     ("COMMENT", "comment"),
 ];
 
@@ -107,8 +108,8 @@ fn value(cursor: &mut Cursor<'_>, field: &str, group: &mut v1::Group) -> Result<
             cursor.choice(&[("ON", "on"), ("SHADOW", "shadow")])?.clone_into(&mut group.enforcement);
         }
         "query_limit" => group.query_limit = query_limit::rule(cursor)?,
-        "parent" if cursor.take(&["NULL"]) => "/".clone_into(&mut group.parent),
-        "parent" => group.parent = cursor.group()?,
+        "parent" => group.parent = group_or_none(cursor)?,
+        "demote_to" => group.demote_to = group_or_none(cursor)?,
         "quota" => group.quota = quota(cursor)?,
         "weight" if cursor.take(&["DEFAULT"]) => group.weight = 0,
         "weight" => group.weight = cursor.integer("a whole number from 1 to 10000, or DEFAULT")?,
@@ -129,6 +130,18 @@ fn value(cursor: &mut Cursor<'_>, field: &str, group: &mut v1::Group) -> Result<
         _ => cursor.string("a comment in quotes")?.clone_into(&mut group.comment),
     }
     Ok(())
+}
+
+/// The name of a group, also in the quotes of a string; or `NULL`, the API's `/`.
+fn group_or_none(cursor: &mut Cursor<'_>) -> Result<String, SqlError> {
+    if cursor.take(&["NULL"]) {
+        return Ok("/".to_owned());
+    }
+    match cursor.string("the name of a resource group") {
+        Ok("") => Err(cursor.error_before("a group has a name; write it, or NULL for none")),
+        Ok(name) => Ok(name.to_ascii_lowercase()),
+        Err(_) => cursor.group(),
+    }
 }
 
 /// A number, or one of these words, in lower case.

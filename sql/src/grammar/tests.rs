@@ -99,6 +99,16 @@ fn every_option_is_read() {
     let (open, _) = altered("PARENT=NULL FALLBACK_TOTAL=DEFAULT MAX_DEBT=DEFAULT BURSTABLE=OFF");
     let words = [open.parent, open.fallback_total, open.max_debt, open.burst_ru_per_sec];
     assert_eq!(words, ["/", "none", "default", "default"], "what is lifted is said by name");
+    for text in ["DEMOTE_TO = Spill", "DEMOTE_TO 'spill'", "DEMOTE_TO=`spill`, WEIGHT=2"] {
+        let (group, fields) = altered(text);
+        assert_eq!(
+            (group.demote_to.as_str(), fields.first().copied()),
+            ("spill", Some("demote_to")),
+            "{text}"
+        );
+    }
+    assert_eq!(altered("DEMOTE_TO=NULL PARENT='Top'").0.demote_to, "/");
+    assert_eq!(altered("DEMOTE_TO=NULL PARENT='Top'").0.parent, "top");
     assert_eq!(altered("PARENT=NULL FALLBACK=12.5 TTL=DEFAULT WEIGHT DEFAULT").0.fallback, "12.5");
 }
 

@@ -139,6 +139,7 @@ impl<'s> Draft<'s> {
             principals: live.chain(bound.map(|(principal, _)| principal)).cloned().collect(),
             children: self.state.definitions.catalog.children(id).collect(),
             switching: self.state.definitions.catalog.limited().switching_to(name).collect(),
+            demoting: self.state.definitions.catalog.demoting.to(name).collect(),
             watches: self.all_watches().filter(switches).cloned().map(Arc::new).collect(),
         }
     }

@@ -12,6 +12,7 @@ use super::{Faults, Outcome};
 use crate::definitions::audit::Change;
 use crate::definitions::change::Edit;
 use crate::definitions::definition::Definition;
+use crate::definitions::demotion;
 use crate::error::AdminError;
 use crate::limits::MAX_FAULTS;
 use crate::name::GroupName;
@@ -99,7 +100,8 @@ fn check_groups(draft: &Draft<'_>, steps: &[(String, Wanted)], deletes: bool, fa
         {
             faults.add(place, &error);
         }
-        match draft.state.definitions.check_place(&draft.state.leasing, id, definition) {
+        let place_of = draft.state.definitions.check_place(&draft.state.leasing, id, definition);
+        match place_of.and_then(|()| demotion::check(catalog, id, definition)) {
             Err(AdminError::Invalid { field, message }) if deletes => {
                 let hint = "groups that this change deletes count until their leases have ended: delete them in one before";
                 faults.add(place, &AdminError::Invalid { field, message: format!("{message} ({hint})") });

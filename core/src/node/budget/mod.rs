@@ -49,7 +49,7 @@ pub(crate) enum From {
 pub(crate) struct Budget {
     right: Right,
     hand: Hand,
-    taken: Taken,
+    pub(super) taken: Taken,
     drift_ppm: u32,
 }
 

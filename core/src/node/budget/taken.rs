@@ -2,6 +2,10 @@
 
 use crate::units::Ru;
 
+/// Renewals, about a minute, for which the bucket stays deep enough for operations like one that went on elsewhere, while
+/// there are such. At two, one of 80 RU a second in a group of 100 RU/s would go on elsewhere every other time.
+const KEPT: u8 = 60;
+
 /// Tokens taken by operations that have not ended.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Taken {
@@ -9,6 +13,8 @@ pub(crate) struct Taken {
     running: Ru,
     /// The largest operation admitted since the last renewal, and between that and the one before it.
     largest: [Ru; 2],
+    /// Renewals for which the largest operation is reported although none is under way: one went on elsewhere.
+    kept: u8,
     /// `running` as of the newest renewal, less what came back since: the ledger keeps room for no more.
     told: Ru,
     /// Tokens that came back and have no room here: not spendable, returned with the next renewal.
@@ -35,6 +41,13 @@ impl Taken {
         *newest = (*newest).max(cost);
     }
 
+    /// An operation found no tokens and goes on elsewhere. The next like it would start in a bucket that is deep enough.
+    pub(crate) fn pass(&mut self, cost: Ru) {
+        let [newest, _] = &mut self.largest;
+        *newest = (*newest).max(cost);
+        self.kept = KEPT;
+    }
+
     /// An operation that was admitted for `estimate` ends; returns what of it was counted.
     #[inline]
     pub(super) fn end(&mut self, estimate: Ru) -> Ru {
@@ -52,7 +65,8 @@ impl Taken {
 
     /// Reports in a renewal: tokens that go back, tokens taken, and the largest operation among these.
     pub(super) fn report(&mut self) -> (Ru, Ru, Ru) {
-        let largest = self.largest().min(self.running);
+        let largest = if self.kept > 0 { self.largest() } else { self.largest().min(self.running) };
+        self.kept = self.kept.saturating_sub(1);
         self.told = self.running;
         let [newest, _] = self.largest;
         self.largest = [Ru::ZERO, newest];
