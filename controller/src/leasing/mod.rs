@@ -8,6 +8,7 @@ pub(crate) mod lag;
 pub(crate) mod lineage;
 pub(crate) mod load;
 pub(crate) mod longest;
+mod older;
 mod owner;
 pub mod proof;
 pub(crate) mod quotas;

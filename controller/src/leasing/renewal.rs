@@ -3,21 +3,20 @@
 //! A malformed entry is refused on its own. Counting comes first, so that a node's report counts even when a group of
 //! the same renewal is gone. In recovery, a proof of an older epoch lets a node keep what it held.
 
-use tidegate_core::engine::Engine;
 use tidegate_core::exchange::{Ask, Grant, Held};
 use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::ledger::Reported;
-use tidegate_core::quota::Unit;
 use tidegate_core::units::{Ru, Span, Time};
 use tidegate_core::usage::Total;
 
 use crate::accounts::waited::WaitedIn;
 use crate::leasing::clients::NodeStats;
+use crate::leasing::older::Counts;
 use crate::leasing::proof::{Claim, Holder, proven};
 use crate::leasing::{Leasing, LeasingCalls};
 use crate::limits::MAX_PROOF_BYTES;
 use crate::name::GroupName;
-use crate::service::{Service, SessionError, State};
+use crate::service::{SessionError, State};
 
 /// A decoded renewal.
 #[derive(Clone, Debug, Default)]
@@ -125,75 +124,7 @@ struct Caller {
     name: String,
     incarnation: u64,
     seq: u64,
-    counts_requests: bool,
-    counts_rolling: bool,
-}
-
-/// What nodes of earlier builds do not know of a quota.
-enum Unknown {
-    Requests,
-    Rolling,
-}
-
-impl Unknown {
-    /// Why a renewal is refused, in metrics.
-    fn reason(&self) -> &'static str {
-        match self {
-            Self::Requests => "counts_no_requests",
-            Self::Rolling => "counts_no_rolling",
-        }
-    }
-
-    fn quota(&self) -> &'static str {
-        match self {
-            Self::Requests => "quota of requests",
-            Self::Rolling => "quota with a rolling window",
-        }
-    }
-
-    fn counted(&self) -> &'static str {
-        match self {
-            Self::Requests => "count them",
-            Self::Rolling => "count in one",
-        }
-    }
-}
-
-impl Caller {
-    /// What of a group's quota this node does not know.
-    fn lacks(&self, engine: &Engine, id: GroupId) -> Option<Unknown> {
-        if !self.counts_requests && engine.quota_unit(id) == Some(Unit::Requests) {
-            return Some(Unknown::Requests);
-        }
-        (!self.counts_rolling && engine.quota_rolls(id)).then_some(Unknown::Rolling)
-    }
-
-    /// Why a node gets nothing of a group whose quota counts what the node does not know of. A lease would let it use the
-    /// rate, and the quota would not hold.
-    fn counts_too_little(
-        &self,
-        service: &Service,
-        state: &mut State,
-        group: &str,
-        id: GroupId,
-        now: Time,
-    ) -> Option<String> {
-        let unknown = self.lacks(&state.leasing.engine, id)?;
-        let (quota, counted) = (unknown.quota(), unknown.counted());
-        service.metrics.refuse(unknown.reason());
-        service.metrics.granted("refused");
-        let client = self.name.as_str();
-        if let Some(renewals) = state.leasing.uncounted.add(now, 1) {
-            tracing::warn!(
-                client, %group, renewals, quota,
-                "a node of a build before quotas of this kind gets nothing of a group with one: upgrade the node"
-            );
-        }
-        Some(format!(
-            "group {group} counts in a {quota}, and node {client} is of a build that cannot {counted}: upgrade the node, or \
-             take the quota away"
-        ))
-    }
+    counts: Counts,
 }
 
 /// Why a report was not counted.
@@ -251,8 +182,8 @@ impl LeasingCalls<'_> {
         known.messages = known.messages.saturating_add(1);
         known.node = request.node.unwrap_or(known.node);
         let (name, incarnation) = (known.name.clone(), known.number);
-        let RenewIn { counts_requests, counts_rolling, .. } = request;
-        let caller = Caller { client, name, incarnation, seq: request.seq, counts_requests, counts_rolling };
+        let counts = Counts { requests: request.counts_requests, rolling: request.counts_rolling };
+        let caller = Caller { client, name, incarnation, seq: request.seq, counts };
         let refused = self.count_all(&mut state, &caller, &request.reports, now, unix_us);
         let shed = self.is_too_late(&mut state, client, now, &request);
         let considered = if shed { Vec::new() } else { request.entries };
@@ -314,8 +245,7 @@ impl LeasingCalls<'_> {
         }
         let known = state.leasing.clients.get(client)?;
         let (name, incarnation) = (known.name.clone(), known.number);
-        let (counts_requests, counts_rolling) = (false, false);
-        let caller = Caller { client, name, incarnation, seq, counts_requests, counts_rolling };
+        let caller = Caller { client, name, incarnation, seq, counts: Counts::default() };
         let refused = self.count_all(&mut state, &caller, reports, now, unix_us);
         state.leasing.counted(client, seq);
         state.leasing.engine.release(now, client);
@@ -430,7 +360,8 @@ impl LeasingCalls<'_> {
             self.service.metrics.granted("unknown_group");
             return Some(Answer::Grant(Grant::UnknownGroup, Vec::new()));
         }
-        if let Some(message) = caller.counts_too_little(self.service, state, &entry.group, id, now) {
+        let refused = caller.counts.too_little(self.service, state, &caller.name, (&entry.group, id), now);
+        if let Some(message) = refused {
             return Some(Answer::Refused(message));
         }
         let held = match state.leasing.engine.group_recovering_until(id).since(now).0 {
