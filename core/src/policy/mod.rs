@@ -103,6 +103,14 @@ fn fine(amount: Ru) -> u128 {
     micro(amount) * u128::from(MICRO.unsigned_abs())
 }
 
+/// A division that mostly has room in 64 bits: one of 128 costs more than the rest of a decision.
+fn quotient(of: u128, by: u128) -> u128 {
+    match (u64::try_from(of), u64::try_from(by)) {
+        (Ok(of), Ok(by)) if by > 0 => u128::from(of / by),
+        _ => of / by,
+    }
+}
+
 /// Where a window or cell stands in the time before it ends: how much of it is left.
 fn left(now: Time, number: u64, length: Span) -> u128 {
     let begin = u128::from(number) * u128::from(length.0);

@@ -13,7 +13,7 @@
 //! millisecond; [`Grain::Milli`] does the same, and then the decisions are equal. Different: nginx believes a clock that
 //! stepped back by more than a minute; this waits until the clock has caught up.
 
-use super::{Policy, Verdict, fine, setting};
+use super::{Policy, Verdict, fine, quotient, setting};
 use crate::units::{Rate, Ru, Time};
 use setting::SettingError;
 
@@ -42,7 +42,7 @@ pub enum Delay {
 }
 
 /// A thousandth of an RU in millionths of a micro-RU.
-const MILLI: u128 = 1_000_000_000;
+const MILLI: u64 = 1_000_000_000;
 
 /// How finely a queue counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,11 +62,19 @@ impl Grain {
         }
     }
 
+    /// The step of the clock that a moment is in. By a constant, which is no division.
+    const fn tick_of(self, now: Time) -> u64 {
+        match self {
+            Self::Exact => now.0,
+            Self::Milli => now.0 / 1_000,
+        }
+    }
+
     /// What drains of an amount, in millionths of a micro-RU.
-    const fn drains(self, amount: u128) -> u128 {
+    fn drains(self, amount: u128) -> u128 {
         match self {
             Self::Exact => amount,
-            Self::Milli => amount / MILLI * MILLI,
+            Self::Milli => amount - amount_over(amount),
         }
     }
 
@@ -74,9 +82,15 @@ impl Grain {
     const fn to_drain(self, amount: u128) -> u128 {
         match self {
             Self::Exact => amount,
-            Self::Milli => amount.next_multiple_of(MILLI),
+            Self::Milli => amount.next_multiple_of(MILLI as u128),
         }
     }
+}
+
+/// What of an amount is no whole thousandth.
+fn amount_over(amount: u128) -> u128 {
+    // 18 million RU at a time have room in 64 bits, where it is no division.
+    u64::try_from(amount).map_or_else(|_| amount % u128::from(MILLI), |amount| u128::from(amount % MILLI))
 }
 
 /// The policy.
@@ -138,8 +152,7 @@ impl Paced {
     /// When an operation starts that comes at a tick and has so much before it, unless time ends before.
     fn start(&self, tick: u64, before: u128) -> Option<Time> {
         let waits = before.saturating_sub(self.undelayed);
-        // Divisions of 128 bits are most of what a decision costs.
-        let ticks = u128::from(tick) + if waits == 0 { 0 } else { waits / self.per_tick };
+        let ticks = u128::from(tick) + if waits == 0 { 0 } else { quotient(waits, self.per_tick) };
         u64::try_from(ticks * u128::from(self.grain.tick())).ok().map(Time)
     }
 
@@ -168,7 +181,7 @@ impl Policy for Paced {
         if cost > Ru::MAX {
             return Verdict::Never;
         }
-        let tick = now.0 / self.grain.tick();
+        let tick = self.grain.tick_of(now);
         let before = self.before(state, tick);
         if before > self.burst {
             return self.retry(state);

@@ -61,9 +61,11 @@ impl SlidingLog {
     /// When enough has left for `cost`, given that it does not fit now.
     fn retry(&self, state: &SlidingLogState, cost: u64) -> Verdict {
         let room = self.limit - cost;
-        // The first entry after whose leaving what remains fits.
-        let enough = state.log.partition_point(|entry| state.entered.wrapping_sub(entry.entered) > room);
-        state.log.get(enough).map_or(Verdict::Never, |entry| Verdict::retry_at(self.leaves(entry)))
+        let is_over = |entry: &Entry| state.entered.wrapping_sub(entry.entered) > room;
+        // The first entry after whose leaving what remains fits: among operations of one cost it is the oldest.
+        let oldest = state.log.front().filter(|oldest| !is_over(oldest));
+        let enough = || state.log.get(state.log.partition_point(is_over));
+        oldest.or_else(enough).map_or(Verdict::Never, |entry| Verdict::retry_at(self.leaves(entry)))
     }
 }
 

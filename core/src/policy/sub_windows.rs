@@ -4,12 +4,12 @@
 //! more as soon as a new one begins ([`SubWindows::new`]), or by the part of it that is still inside
 //! ([`SubWindows::weighted`]), as if its load had been even.
 //!
-//! State: 32 bytes, and 8 for each cell; one cell more when weighted. A decision takes constant time, and the number
+//! State: 48 bytes, and 8 for each cell; one cell more when weighted. A decision takes constant time, and the number
 //! of cells after a pause or at a refusal. Error: unweighted, up to twice the limit within one window, in two bursts a
 //! cell short of a window apart; the weighted one is wrong by how uneven the leaving cell was. Use: any limit for which
 //! a log is too large.
 
-use super::{Policy, Verdict, left, micro, setting};
+use super::{Policy, Verdict, left, micro, quotient, setting};
 use crate::units::{Ru, Span, Time};
 use setting::SettingError;
 
@@ -25,8 +25,10 @@ pub struct SubWindows {
 /// One key's counters.
 #[derive(Clone, Debug)]
 pub struct SubWindowsState {
-    /// The number of the current cell.
+    /// The number of the current cell, its place, and when it ends, or time does.
     newest: u64,
+    place: usize,
+    ends: Time,
     /// What is in the cells that count in full.
     whole: Ru,
     /// The counter of cell `n` is at `n` modulo the length.
@@ -60,9 +62,17 @@ impl SubWindows {
 
     /// What counts, times the length of a cell.
     fn counted(&self, state: &SubWindowsState, now: Time) -> u128 {
-        let leaving = state.newest.checked_sub(self.cells).filter(|_| self.weighted);
-        let part = leaving.map_or(0, |number| micro(state.cell(number)) * left(now, state.newest, self.cell));
-        part + micro(state.whole) * u128::from(self.cell.0)
+        self.part(state, now) + micro(state.whole) * u128::from(self.cell.0)
+    }
+
+    /// What counts of the cell that leaves, times the length of a cell.
+    fn part(&self, state: &SubWindowsState, now: Time) -> u128 {
+        if !self.weighted {
+            return 0;
+        }
+        // A ring of one cell more: the one that leaves is overwritten next. In the first window it is empty.
+        let next = state.ring.get(state.place + 1).or_else(|| state.ring.first());
+        micro(next.copied().unwrap_or_default()) * left(now, state.newest, self.cell)
     }
 
     /// Begins the cell of `now`. A clock that stepped back stays in the cell it was in.
@@ -78,8 +88,11 @@ impl SubWindows {
             if let Some(over) = state.newest.checked_sub(self.cells) {
                 state.whole -= state.cell(over);
             }
+            state.place = state.slot(state.newest);
             *state.cell_mut() = Ru::ZERO;
         }
+        state.place = state.slot(state.newest);
+        state.ends = Time(state.newest.saturating_add(1).saturating_mul(self.cell.0));
     }
 
     /// The first moment at which `cost` fits if nothing else is admitted.
@@ -97,7 +110,9 @@ impl SubWindows {
             let room = self.limit - cost - whole;
             // By then so much of its time is over that what counts of it fits.
             let over = match micro(amount) {
-                amount if self.weighted && amount > 0 => length - (micro(room) * length / amount).min(length),
+                amount if self.weighted && amount > 0 => {
+                    length - quotient(micro(room) * length, amount).min(length)
+                }
                 _ => 0,
             };
             if room >= Ru::ZERO && over < length {
@@ -115,9 +130,8 @@ impl SubWindowsState {
     }
 
     fn cell_mut(&mut self) -> &mut Ru {
-        let slot = self.slot(self.newest);
         #[expect(clippy::indexing_slicing, reason = "a remainder by the length, which is never 0")]
-        &mut self.ring[slot]
+        &mut self.ring[self.place]
     }
 
     fn slot(&self, number: u64) -> usize {
@@ -130,16 +144,19 @@ impl Policy for SubWindows {
 
     fn fresh(&self) -> Self::State {
         let kept = usize::try_from(self.cells).unwrap_or_default() + usize::from(self.weighted);
-        SubWindowsState { newest: 0, whole: Ru::ZERO, ring: vec![Ru::ZERO; kept].into_boxed_slice() }
+        let ring = vec![Ru::ZERO; kept].into_boxed_slice();
+        SubWindowsState { newest: 0, place: 0, ends: Time(self.cell.0), whole: Ru::ZERO, ring }
     }
 
     fn decide(&self, state: &mut Self::State, now: Time, cost: Ru) -> Verdict {
         if cost > self.limit {
             return Verdict::Never;
         }
-        self.advance(state, now);
-        let length = u128::from(self.cell.0);
-        if self.counted(state, now) + micro(cost) * length > micro(self.limit) * length {
+        if now >= state.ends {
+            self.advance(state, now);
+        }
+        let room = self.limit - cost - state.whole;
+        if room < Ru::ZERO || self.part(state, now) > micro(room) * u128::from(self.cell.0) {
             return self.retry(state, cost);
         }
         state.whole += cost;

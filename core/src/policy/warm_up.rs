@@ -29,7 +29,41 @@ pub struct WarmUp {
     /// By so many bits tokens are coarser where they are multiplied with each other.
     coarse: u32,
     /// By this the product is divided.
-    divisor: u128,
+    divisor: Divisor,
+}
+
+/// What many numbers are divided by: a product takes a fifth of a division of 128 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Divisor {
+    by: u128,
+    /// `2^POINT / by`, rounded down; 0 where that does not fit.
+    reciprocal: u64,
+}
+
+/// Bits of what is divided by a product, at most.
+const POINT: u32 = 104;
+/// Bits of it that do not matter for the quotient but for the last step.
+const LOW: u32 = POINT - u64::BITS;
+
+impl Divisor {
+    fn new(by: u128) -> Self {
+        Self { by, reciprocal: u64::try_from((1 << POINT) / by).unwrap_or(0) }
+    }
+
+    /// The quotient, rounded up.
+    fn divide_up(self, of: u128) -> u128 {
+        let Some(high) = u64::try_from(of >> LOW).ok().filter(|_| self.reciprocal > 0) else {
+            return of.div_ceil(self.by);
+        };
+        // Too small by two at most: each of both factors is rounded down.
+        let mut quotient = (u128::from(high) * u128::from(self.reciprocal)) >> u64::BITS;
+        let mut rest = of - quotient * self.by;
+        while rest > 0 {
+            rest = rest.saturating_sub(self.by);
+            quotient += 1;
+        }
+        quotient
+    }
 }
 
 /// One key's store.
@@ -64,7 +98,7 @@ impl WarmUp {
         let bits = u128::BITS - (most - threshold).leading_zeros();
         let coarse = bits.saturating_sub(BITS);
         let divisor = 2 * ((most - threshold) >> coarse) * 2 * (1 + factor);
-        Ok(Self { rate, factor, threshold, most, coarse, divisor })
+        Ok(Self { rate, factor, threshold, most, coarse, divisor: Divisor::new(divisor) })
     }
 
     /// Shares of a micro-RU: by them, the threshold, the most and what is refilled are whole numbers.
@@ -156,7 +190,7 @@ impl WarmUp {
             return 0;
         }
         let heights = (from + (from - cold) + (1 << self.coarse) - 1) >> self.coarse;
-        ((self.factor - 1) * cold * heights).div_ceil(self.divisor)
+        self.divisor.divide_up((self.factor - 1) * cold * heights)
     }
 }
 
@@ -187,5 +221,20 @@ impl Policy for WarmUp {
         let free = now + fine(cost) + self.extra(stored, taken);
         *state = WarmUpState { stored: stored.saturating_sub(taken), free };
         Verdict::Admit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_product_divides_as_a_division_does(of: u128, low in 0..128_u32, by in 1..=u128::MAX, small in 0..128_u32) {
+            let (of, by) = (of >> low, (by >> small).max(1));
+            prop_assert_eq!(Divisor::new(by).divide_up(of), of.div_ceil(by));
+        }
     }
 }

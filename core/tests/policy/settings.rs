@@ -101,7 +101,7 @@ fn all_of_the_largest_queue_may_be_undelayed() {
 fn states_are_as_large_as_their_files_say() {
     assert_eq!(size_of::<FixedWindowState>(), 16);
     assert_eq!(size_of::<SlidingLogState>(), 56);
-    assert_eq!(size_of::<SubWindowsState>(), 32);
+    assert_eq!(size_of::<SubWindowsState>(), 48);
     assert_eq!(size_of::<TwoWindowsState>(), 24);
     assert_eq!(size_of::<TokenBucketState>(), 32);
     assert_eq!(size_of::<GcraState>(), 16);
