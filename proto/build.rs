@@ -77,13 +77,14 @@ const SHOWN: [&str; 47] = [
 ];
 
 /// Fields whose JSON differs from their type: left out when empty, or merged into the fields around them.
-const FIELDS: [(&str, &str); 10] = [
+const FIELDS: [(&str, &str); 11] = [
     ("ApplyRequest.steps", "#[schema(value_type = Vec<step::Kind>)]"),
     ("ClientInfo.node", "#[serde(flatten)]"),
     ("CostTablesReply.tables", "#[serde(flatten)]"),
     ("GroupState.quota", "#[serde(skip_serializing_if = \"Option::is_none\")]"),
     ("GroupState.waits", "#[serde(skip_serializing_if = \"Option::is_none\")]"),
     ("GroupState.warmth", "#[serde(skip_serializing_if = \"Option::is_none\")]"),
+    ("Group.demote_to", "#[serde(skip_serializing_if = \"String::is_empty\")]"),
     ("Group.parent", "#[serde(skip_serializing_if = \"String::is_empty\")]"),
     ("Group.query_limit", "#[serde(skip_serializing_if = \"Option::is_none\")]"),
     ("ProposalReply.comparison", "#[serde(skip_serializing_if = \"Option::is_none\")]"),

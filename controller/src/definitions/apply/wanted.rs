@@ -213,8 +213,12 @@ mod tests {
     #[test]
     fn everything_wrong_with_a_group_is_told_at_once() {
         // Neither a word, a name, a rate nor a line; and beyond every range.
-        let mut json =
-            serde_json::to_value(v1::Group { parent: "?".into(), ..v1::Group::default() }).unwrap();
+        let mut json = serde_json::to_value(v1::Group {
+            parent: "?".into(),
+            demote_to: "?".into(),
+            ..v1::Group::default()
+        })
+        .unwrap();
         let fields = json.as_object_mut().unwrap();
         fields.retain(|name, _| name == "name" || alterable().any(|field| field == name));
         for value in fields.values_mut() {
