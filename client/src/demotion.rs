@@ -55,29 +55,33 @@ fn count(group: &Group, cost: Ru) {
     group.cell.shared().counters.demoted.add();
 }
 
-/// Takes the cost at once in the group to which `group` demotes, which has just held the operation back.
-#[cold]
-pub(crate) fn takes(group: &Group, cost: Ru, estimated: bool) -> Option<Permit<'static>> {
+/// The group in which an operation goes on that `group` has just held back.
+fn beyond(group: &Group, cost: Ru, estimated: bool) -> Option<Group> {
     let target = target(group)?;
-    let refused = group.check_own(cost).err()?;
-    if !is_over(&refused, estimated) {
-        return None;
-    }
+    group.check_own(cost).is_err_and(|refused| is_over(&refused, estimated)).then_some(target)
+}
+
+/// Takes the cost at once in the other group.
+fn takes_in(group: &Group, target: &Group, cost: Ru) -> Option<Permit<'static>> {
     let admitted = target.taken(cost)?;
     pass_on(group, cost);
     count(group, cost);
-    Some(Permit::of_target(target.cell, cost, admitted))
+    Some(Permit::of_target(target.cell.clone(), cost, admitted))
+}
+
+/// Takes the cost at once in the group to which `group` demotes, which has just held the operation back.
+#[cold]
+pub(crate) fn takes(group: &Group, cost: Ru, estimated: bool) -> Option<Permit<'static>> {
+    takes_in(group, &beyond(group, cost, estimated)?, cost)
 }
 
 /// The same for an operation that does not ask again: one that is refused counts as load there, too, so that a group
 /// without a lease gets one.
 #[cold]
 pub(crate) fn tries(group: &Group, cost: Ru) -> Option<Permit<'static>> {
-    let permit = takes(group, cost, false);
-    if permit.is_none()
-        && let Some(target) = target(group)
-        && group.check_own(cost).is_err_and(|refused| is_over(&refused, false))
-    {
+    let target = beyond(group, cost, false)?;
+    let permit = takes_in(group, &target, cost);
+    if permit.is_none() {
         pass_on(&target, cost);
     }
     permit

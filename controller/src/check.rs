@@ -200,12 +200,8 @@ impl Seen {
                 minutes(value)?;
             }
             Table::Proposals => {
-                let proposal = Proposal::load(json(table, value)?).map_err(|reason| bad(table, &reason))?;
-                let named = self.groups.get(&group_of(table, key)?);
-                if named.is_some_and(|name| *name != proposal.group) {
-                    return Err(bad(table, &format!("that of {} has the key of another", proposal.group)));
-                }
-                checked.leftover += u64::from(named.is_none());
+                let row = Proposal::row(key, value, |id| self.groups.get(&id))?;
+                checked.leftover += u64::from(row.is_none());
             }
             Table::Parts => {
                 let (_, group) = pair_of(table, key)?;

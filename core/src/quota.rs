@@ -19,7 +19,7 @@
 mod cells;
 mod rolling;
 
-pub use cells::CELLS;
+pub use cells::{CELLS, cell};
 
 use crate::engine::Engine;
 use crate::exchange::{Allowance, Ask, Spending};

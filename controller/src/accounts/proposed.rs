@@ -25,7 +25,7 @@ impl AccountCalls<'_> {
             (state.definitions.proposal(id, &name)?.clone(), live.clone())
         };
         let asked = Asked::between(&live, &proposal.changed(&live)?, None, None)?;
-        let (since, now) = (proposal.since_unix_s, self.service.clock().unix_ms() / 1_000);
+        let (since, now) = (proposal.message().since_unix_s, self.service.clock().unix_ms() / 1_000);
         let minutes = (Step::Stored(Resolution::Minute), since.div_ceil(60).saturating_mul(60));
         let seconds = (now.saturating_sub(since) < SECONDS_KEPT_S).then_some((Step::Second, since));
         let (mut notes, mut comparison) = (proposal.notes(), None);
@@ -42,6 +42,6 @@ impl AccountCalls<'_> {
         if comparison.is_none() {
             notes.push("nothing is recorded since the comparison began; look again later".to_owned());
         }
-        Ok(v1::ProposalReply { proposal: Some(proposal.message()), comparison, notes })
+        Ok(v1::ProposalReply { proposal: Some(proposal.message().clone()), comparison, notes })
     }
 }

@@ -9,6 +9,7 @@ mod nodes;
 mod strict;
 mod world;
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use tidegate_core::units::Span;
@@ -22,6 +23,14 @@ const FENCE: Span = Span::secs(1);
 const LONGER: Span = Span::secs(2);
 /// Seeds of one run of the test; `CLUSTER_SEEDS=0..=4999` asks for more.
 const SEEDS: &str = "0..=199";
+
+/// The seeds of a run: those of a variable, as 0..=4999, or else these.
+fn seeds(variable: &str, usual: &str) -> (String, RangeInclusive<u64>) {
+    let seeds = std::env::var(variable).unwrap_or_else(|_| usual.to_owned());
+    let (from, to) = seeds.split_once("..=").unwrap_or_else(|| panic!("{variable} is a range, as 0..=4999"));
+    let range = from.parse().unwrap()..=to.parse().unwrap();
+    (seeds, range)
+}
 
 /// Lets time pass until somebody speaks, of a later term than this one: its term and epoch.
 fn until_one_speaks(world: &Arc<World>, after: u64, within: u64, why: &str) -> (u64, u64) {
@@ -73,10 +82,9 @@ fn run(seed: u64) -> Course {
 
 #[test]
 fn one_controller_speaks_at_a_time_nothing_is_lost_and_somebody_speaks_again() {
-    let seeds = std::env::var("CLUSTER_SEEDS").unwrap_or_else(|_| SEEDS.to_owned());
-    let (from, to) = seeds.split_once("..=").expect("CLUSTER_SEEDS is a range, as 0..=4999");
+    let (seeds, range) = seeds("CLUSTER_SEEDS", SEEDS);
     let mut all = Course::default();
-    (from.parse().unwrap()..=to.parse().unwrap()).for_each(|seed| all.add(&run(seed)));
+    range.for_each(|seed| all.add(&run(seed)));
     eprintln!("{seeds}: {all:?}");
     if all.seeds < 200 {
         // A few are repeated: they need not show all.

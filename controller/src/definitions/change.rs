@@ -213,7 +213,10 @@ impl State {
             Edit::RemoveGroup(id) => {
                 batch.push(Write::Delete(Table::Groups, group_key(*id)));
                 batch.push(Write::Delete(Table::Folded, group_key(*id)));
-                batch.push(Write::Delete(Table::Proposals, group_key(*id)));
+                // Most groups have none, and most stores no such table.
+                if self.definitions.proposals.get(*id).is_some() {
+                    batch.push(Write::Delete(Table::Proposals, group_key(*id)));
+                }
                 let Some(name) = self.definitions.catalog.name(*id) else { return Ok(()) };
                 self.retire(*id, name, batch)?;
                 let watches = self.convictions.watches().of_group(name);
@@ -237,7 +240,7 @@ impl State {
                 batch.extend(ids.iter().map(|id| Write::Delete(Table::Watches, u64_key(*id))));
             }
             Edit::PutProposal(id, proposal) => {
-                batch.push(put_json(Table::Proposals, group_key(*id), &proposal.message())?);
+                batch.push(put_json(Table::Proposals, group_key(*id), proposal.message())?);
             }
             Edit::RemoveProposal(id) => batch.push(Write::Delete(Table::Proposals, group_key(*id))),
             Edit::PutToken(token) => {

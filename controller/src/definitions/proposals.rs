@@ -31,66 +31,58 @@ const FIELDS: [&str; 7] =
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Proposal {
     /// Whose.
-    pub(crate) group: GroupName,
-    /// The name and the proposed fields.
-    changes: v1::Group,
-    fields: Vec<String>,
-    /// Of the group when it was proposed.
-    revision: u64,
-    proposed_unix_s: u64,
-    /// Since then it is compared.
-    pub(crate) since_unix_s: u64,
-    /// Of the group since then.
-    live_revision: u64,
+    group: GroupName,
+    /// As it is stored and answered.
+    said: v1::Proposal,
 }
 
 impl Proposal {
     /// As it is stored and answered.
-    pub(crate) fn message(&self) -> v1::Proposal {
-        v1::Proposal {
-            group: Some(self.changes.clone()),
-            fields: self.fields.clone(),
-            revision: self.revision,
-            proposed_unix_s: self.proposed_unix_s,
-            since_unix_s: self.since_unix_s,
-            live_revision: self.live_revision,
-        }
+    pub(crate) fn message(&self) -> &v1::Proposal {
+        &self.said
     }
 
-    /// Reads what [`Self::message`] wrote.
-    pub(crate) fn load(stored: v1::Proposal) -> Result<Self, String> {
-        let changes = stored.group.unwrap_or_default();
-        let group = GroupName::parse(&changes.name).map_err(|error| error.to_string())?;
-        if let Some(other) = stored.fields.iter().find(|field| !FIELDS.contains(&field.as_str())) {
+    fn load(said: v1::Proposal) -> Result<Self, String> {
+        let name = said.group.as_ref().map(|group| group.name.as_str()).unwrap_or_default();
+        let group = GroupName::parse(name).map_err(|error| error.to_string())?;
+        if let Some(other) = said.fields.iter().find(|field| !FIELDS.contains(&field.as_str())) {
             return Err(format!("{other:?} is no field of a proposal"));
         }
-        Ok(Self {
-            group,
-            changes,
-            fields: stored.fields,
-            revision: stored.revision,
-            proposed_unix_s: stored.proposed_unix_s,
-            since_unix_s: stored.since_unix_s,
-            live_revision: stored.live_revision,
-        })
+        Ok(Self { group, said })
+    }
+
+    /// Reads a row of the store; `None` without its group: a build that knows no proposals has deleted that.
+    pub(crate) fn row<'n>(
+        key: &[u8],
+        value: &[u8],
+        name: impl FnOnce(GroupId) -> Option<&'n GroupName>,
+    ) -> Result<Option<(GroupId, Self)>, StoreError> {
+        let table = Table::Proposals;
+        let id = group_of(table, key)?;
+        let proposal = Self::load(json(table, value)?).map_err(|reason| bad(table, &reason))?;
+        match name(id) {
+            Some(name) if *name == proposal.group => Ok(Some((id, proposal))),
+            Some(_) => Err(bad(table, &format!("that of {} has the key of another", proposal.group))),
+            None => Ok(None),
+        }
     }
 
     /// The group as it would be.
     pub(crate) fn changed(&self, live: &Definition) -> Result<Definition, AdminError> {
-        let text = merged(&live.text(), &self.changes, &self.fields)
-            .map_err(|field| AdminError::invalid("update_mask", format!("{field:?} is no field")))?;
-        Definition::parse(&text)
+        let changes = self.said.group.clone().unwrap_or_default();
+        Definition::parse(&with(&live.text(), &changes, &self.said.fields)?)
     }
 
     /// What people must know to read the comparison.
     pub(crate) fn notes(&self) -> Vec<String> {
-        if self.live_revision == self.revision {
+        let v1::Proposal { revision, live_revision, .. } = self.said;
+        if live_revision == revision {
             return Vec::new();
         }
         vec![format!(
-            "group {} was changed since this was proposed: it was at revision {} then, and is at {} since the comparison \
-             began again; look at both before you apply it",
-            self.group, self.revision, self.live_revision
+            "group {} was changed since this was proposed: it was at revision {revision} then, and is at {live_revision} \
+             since the comparison began again; look at both before you apply it",
+            self.group
         )]
     }
 }
@@ -103,20 +95,8 @@ impl Proposals {
     /// Reads them from the store.
     pub(super) fn load(store: &dyn Store, catalog: &Catalog) -> Result<Self, StoreError> {
         let mut all = BTreeMap::new();
-        let table = Table::Proposals;
-        each(store, table, |key, value| {
-            let id = group_of(table, key)?;
-            let proposal = Proposal::load(json(table, value)?).map_err(|reason| bad(table, &reason))?;
-            match catalog.name(id) {
-                Some(name) if *name == proposal.group => {
-                    all.insert(id, proposal);
-                }
-                Some(_) => {
-                    return Err(bad(table, &format!("that of {} has the key of another", proposal.group)));
-                }
-                // A build that knows no proposals has deleted the group.
-                None => {}
-            }
+        each(store, Table::Proposals, |key, value| {
+            all.extend(Proposal::row(key, value, |id| catalog.name(id))?);
             Ok(())
         })?;
         Ok(Self(all))
@@ -142,8 +122,8 @@ impl Definitions {
         let again = edits.iter().filter_map(|edit| {
             let Edit::PutGroup(id, definition) = edit else { return None };
             let before = self.proposals.get(*id)?;
-            let after =
-                Proposal { since_unix_s: unix_s, live_revision: definition.revision, ..before.clone() };
+            let mut after = before.clone();
+            (after.said.since_unix_s, after.said.live_revision) = (unix_s, definition.revision);
             Some(Edit::PutProposal(*id, Box::new(after)))
         });
         again.collect()
@@ -175,17 +155,15 @@ impl DefinitionCalls<'_> {
             let id = definitions.catalog.require(&name)?;
             let live = definitions.expect_revision(id, expected_revision)?;
             let blank = v1::Group { name: name.to_string(), ..v1::Group::default() };
-            let changes = merged(&blank, changes, &fields)
-                .map_err(|field| AdminError::invalid("update_mask", format!("{field:?} is no field")))?;
-            let proposal = Proposal {
-                group: name.clone(),
-                changes,
+            let said = v1::Proposal {
+                group: Some(with(&blank, changes, &fields)?),
                 fields,
                 revision: live.revision,
                 proposed_unix_s: unix_s,
                 since_unix_s: unix_s,
                 live_revision: live.revision,
             };
+            let proposal = Proposal { group: name.clone(), said };
             let changed = proposal.changed(live)?;
             refuse_emptied(&changed.text(), &live.text())?;
             definitions.check(&state.leasing, id, &changed)?;
@@ -233,7 +211,7 @@ impl DefinitionCalls<'_> {
         let state = self.service.lock();
         let mut all: Vec<&Proposal> = state.definitions.proposals.0.values().collect();
         all.sort_by_key(|proposal| &proposal.group);
-        all.into_iter().map(Proposal::message).collect()
+        all.into_iter().map(|proposal| proposal.said.clone()).collect()
     }
 }
 
@@ -251,7 +229,13 @@ fn fields(mask: &[String]) -> Result<Vec<String>, AdminError> {
     Ok(proposed.map(|field| (*field).to_owned()).collect())
 }
 
+/// A text with these fields of another.
+fn with(text: &v1::Group, changes: &v1::Group, fields: &[String]) -> Result<v1::Group, AdminError> {
+    merged(text, changes, fields)
+        .map_err(|field| AdminError::invalid("update_mask", format!("{field:?} is no field")))
+}
+
 /// As the audit log has it.
 fn text(proposal: &Proposal) -> String {
-    serde_json::to_string(&proposal.message()).unwrap_or_default()
+    serde_json::to_string(proposal.message()).unwrap_or_default()
 }

@@ -99,12 +99,12 @@ fn micro(amount: Ru) -> u128 {
 }
 
 /// Millionths of a micro-RU, which a rate of one micro-RU per second yields in a microsecond.
-fn fine(amount: Ru) -> u128 {
+pub(crate) fn fine(amount: Ru) -> u128 {
     micro(amount) * u128::from(MICRO.unsigned_abs())
 }
 
 /// A division that mostly has room in 64 bits: one of 128 costs more than the rest of a decision.
-fn quotient(of: u128, by: u128) -> u128 {
+pub(crate) fn quotient(of: u128, by: u128) -> u128 {
     match (u64::try_from(of), u64::try_from(by)) {
         (Ok(of), Ok(by)) if by > 0 => u128::from(of / by),
         _ => of / by,

@@ -12,6 +12,11 @@ use crate::units::{Span, Time};
 /// quota; with twice as many, a row on disk has 2 kB, and each busy minute writes 120 of them.
 pub const CELLS: u64 = 60;
 
+/// The length of a cell of such a window.
+pub fn cell(window: Span) -> Span {
+    Span((window.0 / CELLS).max(1))
+}
+
 /// A cell with something in it, in micro-RU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Cell {
@@ -38,7 +43,7 @@ impl Cells {
     }
 
     fn cell(&self) -> u64 {
-        (self.length.0 / CELLS).max(1)
+        cell(self.length).0
     }
 
     /// When that leaves which is charged now.

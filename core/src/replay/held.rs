@@ -13,7 +13,7 @@ use super::{Budget, Rate, ReplayError, Ru, Span, Time};
 use crate::decide::LOCAL_CAP;
 use crate::policy::paced::Paced;
 use crate::policy::token_bucket::TokenBucket;
-use crate::policy::{Policy, Verdict, setting::SettingError};
+use crate::policy::{self, Policy, Verdict, quotient, setting::SettingError};
 use crate::units::MICRO;
 
 /// A policy that those in line wait for, and before which even demand may pass without a look at each operation.
@@ -178,14 +178,13 @@ impl Steady for Drained {
 
 /// In millionths of a micro-RU; a debt is none.
 pub(super) fn fine(amount: Ru) -> i128 {
-    i128::from(amount.0.max(0)) * i128::from(MICRO)
+    policy::fine(amount).cast_signed()
 }
 
-/// A quotient, rounded down. What is divided is mostly short, and a long division takes several times as long; it is
-/// most of what a decision costs.
+/// A quotient, rounded down; 0 by nothing.
 pub(super) fn divided(amount: i128, by: i128) -> i128 {
-    match (u64::try_from(amount), u64::try_from(by)) {
-        (Ok(amount), Ok(by)) => amount.checked_div(by).map_or(0, i128::from),
+    match (u128::try_from(amount), u128::try_from(by)) {
+        (Ok(amount), Ok(by)) if by > 0 => quotient(amount, by).cast_signed(),
         _ => amount.checked_div(by).unwrap_or(0),
     }
 }

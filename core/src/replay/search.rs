@@ -1,6 +1,7 @@
 //! The cheapest limit under which hardly anything waits.
 
 use super::{Budget, Part, Record, ReplayError, Settings, Shape, Span, Spread, Time, each};
+use crate::policy::fine;
 use crate::units::{Rate, Ru};
 
 /// Steps of a power of ten, of 1 to 2.5 %. Finer ones would take longer to say what no record is exact to; of twice the
@@ -73,15 +74,14 @@ pub fn cheapest(
 /// more.
 fn is_short(record: &Record, settings: &Settings, lump: Ru, most: u128) -> bool {
     let rate = settings.rate.0.unsigned_abs().into();
-    let fine = |amount: i64| u128::from(amount.max(0).unsigned_abs()) * 1_000_000;
     let gained = |span: Span| u128::from(span.0).saturating_mul(rate);
     let saved = if settings.shape == Shape::TokenBucket { settings.burst() } else { lump };
-    let burst = fine(saved.0).saturating_add(gained(settings.patience));
+    let burst = fine(saved).saturating_add(gained(settings.patience));
     let (mut there, mut end, mut short) = (burst, Time(0), 0_u128);
     for sample in record.samples() {
         there = there.saturating_add(gained(sample.start.since(end))).min(burst);
         there = there.saturating_add(gained(sample.length));
-        let wanted = fine(sample.amount.0);
+        let wanted = fine(sample.amount);
         short += wanted.saturating_sub(there);
         if short > most.saturating_mul(1_000_000) {
             return true;

@@ -19,6 +19,11 @@ use tidegate_core::node::{Acquired, Refusal};
 use tidegate_core::units::{Ru, Span};
 use world::{AMOUNT, CALM, Chances, FLUSH, ROUGH, STEP, World};
 
+/// How many seeds a test of any number runs; `TIDEGATE_QUOTA_SEEDS=1000` asks for others.
+fn seeds(usual: u32) -> u32 {
+    std::env::var("TIDEGATE_QUOTA_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(usual)
+}
+
 #[test]
 fn a_calm_window_is_used_up_and_no_more() {
     for nodes in [1, 3, 8] {

@@ -6,6 +6,7 @@ use tidegate_core::quota::Unit;
 use tidegate_core::units::{Rate, Ru, Span, Time};
 use tidegate_core::usage::{Consumption, RuParts};
 
+use super::seeds;
 use super::world::{AMOUNT, CALM, Chances, ROUGH, World};
 
 fn requests(seed: u64, nodes: usize, chance: Chances) -> World {
@@ -28,11 +29,9 @@ fn every_request_of_a_calm_window_can_begin_and_no_more() {
     }
 }
 
-/// `TIDEGATE_QUOTA_SEEDS=1000` runs as many.
 #[test]
 fn no_window_begins_more_whatever_is_killed() {
-    let seeds =
-        std::env::var("TIDEGATE_QUOTA_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(8_u32);
+    let seeds = seeds(8);
     let (mut begun, mut left) = (0, 0);
     for seed in 0..seeds {
         let mut world = requests(seed.into(), 8, Chances { cancels: 5, ..ROUGH });

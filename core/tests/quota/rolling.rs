@@ -8,6 +8,7 @@ use tidegate_core::quota::{CELLS, Opening, QuotaView, Unit, window_number};
 use tidegate_core::units::{Rate, Ru, Span, Time};
 use tidegate_core::usage::{Consumption, RuParts};
 
+use super::seeds;
 use super::world::{AMOUNT, CALM, Chances, ROUGH, STEP, World};
 
 const MINUTE: Span = Span::secs(60);
@@ -88,13 +89,10 @@ fn a_calm_window_that_rolls_is_used_up_again_and_again_and_no_more() {
     }
 }
 
-/// `TIDEGATE_QUOTA_SEEDS=1000` runs as many.
 #[test]
 fn no_interval_has_more_whatever_is_killed() {
-    let seeds =
-        std::env::var("TIDEGATE_QUOTA_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(12_u64);
     let (mut sum, mut times) = (0, 0);
-    for seed in 0..seeds {
+    for seed in 0..u64::from(seeds(12)) {
         let unit = if seed % 2 == 0 { Unit::Ru } else { Unit::Requests };
         let mut world = World::rolling(unit, seed, 8, Chances { cancels: 5, ..ROUGH });
         let left = run(&mut world, 200, in_turns);

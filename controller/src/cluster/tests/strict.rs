@@ -17,7 +17,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use super::drain::{leads, started};
 use super::judge::Judge;
 use super::world::{Draws, MS, SECOND, World};
-use super::{FENCE, LONGER, until_one_speaks};
+use super::{FENCE, LONGER, seeds, until_one_speaks};
 
 /// Seeds of one run of the test; `STRICT_SEEDS=0..=4999` asks for more.
 const SEEDS: &str = "0..=149";
@@ -45,10 +45,9 @@ fn run(seed: u64) -> (usize, u64) {
 
 #[test]
 fn whatever_is_halted_nodes_hold_no_more_than_the_limit() {
-    let seeds = std::env::var("STRICT_SEEDS").unwrap_or_else(|_| SEEDS.to_owned());
-    let (from, to) = seeds.split_once("..=").expect("STRICT_SEEDS is a range, as 0..=4999");
+    let (seeds, range) = seeds("STRICT_SEEDS", SEEDS);
     let (mut takes, mut waited) = (0, 0);
-    for seed in from.parse().unwrap()..=to.parse().unwrap() {
+    for seed in range {
         let (more, answers) = run(seed);
         (takes, waited) = (takes + more, waited + answers);
     }

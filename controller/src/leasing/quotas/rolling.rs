@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 use tidegate_core::engine::Engine;
 use tidegate_core::group::GroupId;
-use tidegate_core::quota::CELLS;
+use tidegate_core::quota::{CELLS, cell};
 use tidegate_core::units::{Ru, Span, Time};
 
 /// Cells in a row: those of a window, and the one that begins. Another length would say that the row is damaged.
@@ -25,17 +25,12 @@ pub(super) struct StoredCells {
     cells: Vec<(u64, i64)>,
 }
 
-/// The length of a cell.
-fn cell(length: Span) -> u64 {
-    (length.0 / CELLS).max(1)
-}
-
 impl StoredCells {
     /// The cells of a group's quota at a moment, by both clocks.
     pub(super) fn of(engine: &Engine, group: GroupId, (now, unix_us): (Time, u64), length: Span) -> Self {
         let parts = engine.quota_cells(group, now);
         let first_us = parts.first().map_or(0, |(leaves_in, _)| leaves_in.0);
-        let after = |leaves_in: Span| leaves_in.0.saturating_sub(first_us) / cell(length);
+        let after = |leaves_in: Span| leaves_in.0.saturating_sub(first_us) / cell(length).0;
         let cells = parts.into_iter().map(|(leaves_in, amount)| (after(leaves_in), amount.min(Ru::MAX).0));
         Self { at_unix_us: unix_us, first_us, cells: cells.collect() }
     }
@@ -60,7 +55,7 @@ impl StoredCells {
     ) {
         let passed = unix_us.saturating_sub(self.at_unix_us);
         for (after, amount) in &self.cells {
-            let leaves_us = self.first_us.saturating_add(after.saturating_mul(cell(length)));
+            let leaves_us = self.first_us.saturating_add(after.saturating_mul(cell(length).0));
             let leaves_in = Span(leaves_us.saturating_sub(passed));
             if leaves_in > Span(0) {
                 engine.charge_quota(now, group, leaves_in, Ru(*amount));
