@@ -3,9 +3,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use fantoccini::ClientBuilder;
-use fantoccini::wd::Capabilities;
+use axum::body::Bytes;
+use axum::http::{Method, Request};
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 use tidegate_test_servers::Browser;
 
@@ -44,26 +47,73 @@ pub(super) async fn first_paint(
 }
 
 async fn paint(driver: &Browser, [before, url]: [String; 2]) -> Result<f64, BenchError> {
-    let options = json!({ "args": Browser::arguments(WINDOW, false) });
-    let capabilities: Capabilities =
-        [("browserName".to_owned(), json!("chrome")), ("goog:chromeOptions".to_owned(), options)]
-            .into_iter()
-            .collect();
-    let mut builder = ClientBuilder::new(HttpConnector::new());
-    let connected = builder.capabilities(capabilities).connect(&driver.url()).await;
-    let tab = connected.map_err(failed("open a tab"))?;
+    let tab = Tab::open(driver).await?;
     for page in [&before, &url] {
-        tab.goto(page).await.map_err(failed(format!("open {page}")))?;
+        tab.say("/url", json!({ "url": page })).await?;
     }
     let mut painted = None;
     for _ in 0..LOOKS {
-        let answer = tab.execute(PAINTED, Vec::new()).await.map_err(failed("ask when it was painted"))?;
-        painted = answer.as_f64();
-        if painted.is_some() || answer != Value::Null {
+        painted = tab.say("/execute/sync", json!({ "script": PAINTED, "args": [] })).await?.as_f64();
+        if painted.is_some() {
             break;
         }
         tokio::time::sleep(LOOK).await;
     }
-    tab.close().await.map_err(failed("close a tab"))?;
+    tab.close().await?;
     painted.ok_or_else(|| BenchError::Wrong(format!("{url} was not painted")))
+}
+
+/// A browser of its own, by the four calls of WebDriver that are needed: a library for them has parts that would make all
+/// of the workspace be built again for the binaries of this package, since it asks `syn` for more than others do.
+struct Tab {
+    client: Client<HttpConnector, Full<Bytes>>,
+    /// Where its session is.
+    session: String,
+}
+
+impl Tab {
+    async fn open(driver: &Browser) -> Result<Self, BenchError> {
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        let sessions = format!("{}/session", driver.url());
+        let options = json!({ "args": Browser::arguments(WINDOW, false) });
+        let wanted = json!({ "browserName": "chrome", "goog:chromeOptions": options });
+        let opened =
+            ask(&client, Method::POST, &sessions, &json!({ "capabilities": { "alwaysMatch": wanted } }))
+                .await?;
+        let id = opened.get("sessionId").and_then(Value::as_str);
+        let id =
+            id.ok_or_else(|| BenchError::Wrong("the browser opens a session without an id".to_owned()))?;
+        Ok(Self { client, session: format!("{sessions}/{id}") })
+    }
+
+    async fn say(&self, command: &str, with: Value) -> Result<Value, BenchError> {
+        ask(&self.client, Method::POST, &format!("{}{command}", self.session), &with).await
+    }
+
+    async fn close(&self) -> Result<(), BenchError> {
+        ask(&self.client, Method::DELETE, &self.session, &json!({})).await.map(drop)
+    }
+}
+
+/// Calls the driver, and returns the value of its answer.
+async fn ask(
+    client: &Client<HttpConnector, Full<Bytes>>,
+    method: Method,
+    url: &str,
+    with: &Value,
+) -> Result<Value, BenchError> {
+    let body = Full::new(Bytes::from(with.to_string()));
+    let request =
+        Request::builder().method(method).uri(url).header("content-type", "application/json").body(body);
+    let request = request.map_err(failed("ask the browser"))?;
+    let answer = client.request(request).await.map_err(failed("ask the browser"))?;
+    let status = answer.status();
+    let said =
+        answer.into_body().collect().await.map_err(failed("read what the browser answers"))?.to_bytes();
+    let mut said: Value = serde_json::from_slice(&said).map_err(failed("read what the browser answers"))?;
+    let value = said.get_mut("value").map_or(Value::Null, Value::take);
+    if !status.is_success() {
+        return Err(BenchError::Wrong(format!("{url}: the browser answers {status}: {value}")));
+    }
+    Ok(value)
 }
