@@ -10,7 +10,7 @@ use tidegate_proto::v1;
 
 use crate::quantity::micro;
 
-/// A group now.
+/// A group now. What few groups have is boxed: all of them are made once a second for those who look.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupNow {
     /// Its definition.
@@ -36,9 +36,9 @@ pub struct GroupNow {
     /// Its leases.
     pub leases: usize,
     /// Its quota in the present window.
-    pub quota: Option<v1::QuotaState>,
+    pub quota: Option<Box<v1::QuotaState>>,
     /// How warm it is, if its rate warms up.
-    pub warmth: Option<v1::Warmth>,
+    pub warmth: Option<Box<v1::Warmth>>,
     /// What was charged since it was created.
     pub total: Charged,
     /// Operations refused or timed out since then.
@@ -111,7 +111,7 @@ impl GroupNow {
             let unit = if quota.unit == Unit::Requests.as_str() { Unit::Requests } else { Unit::Ru };
             Some(unit.is_spent(amount - left, amount))
         };
-        self.quota.as_ref().and_then(taken).unwrap_or_default()
+        self.quota.as_deref().and_then(taken).unwrap_or_default()
     }
 }
 

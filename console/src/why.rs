@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn a_group_that_warms_up_is_full_at_its_rate_of_the_moment() {
         let warm = |group: GroupNow, rate: &str| {
-            let warmth = Some(v1::Warmth { rate: rate.to_owned(), warm_ppm: 1 });
+            let warmth = Some(Box::new(v1::Warmth { rate: rate.to_owned(), warm_ppm: 1 }));
             GroupNow { warmth, ..group }
         };
         let top = || group("top", "", 100, 20);
@@ -129,7 +129,7 @@ mod tests {
     fn quotas_debts_and_recoveries_come_before_rates() {
         let quota = |left: &str| {
             let (left, amount) = (left.to_owned(), "50".to_owned());
-            Some(v1::QuotaState { left, amount, ..v1::QuotaState::default() })
+            Some(Box::new(v1::QuotaState { left, amount, ..v1::QuotaState::default() }))
         };
         let top = |left| GroupNow { quota: quota(left), ..group("top", "", 100, 60) };
         let full = || waits(group("a", "top", 50, 50));

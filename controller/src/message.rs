@@ -103,7 +103,7 @@ fn group_state(row: GroupRow) -> v1::GroupState {
         leases: u32::try_from(row.view.leases).unwrap_or(u32::MAX),
         bound_rate: row.bound.map(rate_text).unwrap_or_default(),
         quota: row.quota.map(quota_state),
-        waits: row.waits.as_ref().map(group_waits),
+        waits: row.waits.as_deref().map(group_waits),
         warmth: row.warmth.map(warmth),
     }
 }

@@ -145,8 +145,8 @@ pub(super) fn why(service: &Service, key: &Key) -> Option<Why> {
             // It may be one whose operations do not wait and are refused at once.
             waiting: of.waiting.max(u64::from(*step == id)),
             leases: view.leases,
-            quota: Waits(&state.leasing).quota(*step, now).map(message::quota_state),
-            warmth: Waits(&state.leasing).warmth(*step, now).map(message::warmth),
+            quota: Waits(&state.leasing).quota(*step, now).map(message::quota_state).map(Box::new),
+            warmth: Waits(&state.leasing).warmth(*step, now).map(message::warmth).map(Box::new),
             ..GroupNow::idle(Arc::new(catalog.get(*step)?.text()))
         })
     };

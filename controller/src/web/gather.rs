@@ -93,9 +93,9 @@ impl Web {
             (group.pool, group.leases) = (row.view.pool, row.view.leases);
             (group.waiting, group.backlog) = (row.waiting.waiting, row.waiting.backlog);
             group.debt = row.waiting.debt;
-            group.quota = row.quota.map(message::quota_state);
-            group.warmth = row.warmth.map(message::warmth);
-            group.waits = row.waits.as_ref().map(Waited::summary);
+            group.quota = row.quota.map(message::quota_state).map(Box::new);
+            group.warmth = row.warmth.map(message::warmth).map(Box::new);
+            group.waits = row.waits.as_deref().map(Waited::summary);
         }
         present.is_partial = usage_is_cut || rows_are_cut;
         let present = Arc::new(present.summed());
