@@ -36,8 +36,8 @@ pub(crate) enum ClusterCommand {
     /// Let the controller that leads hand the lead over, with all leases, and leave it to others for a while.
     #[command(
         after_help = "Examples:\n  tidegate cluster drain\n  tidegate cluster drain --controller c1 --rest 10m\n\n\
-        It is refused where no other controller runs. The controller goes on as a standby; when the time is over, or no\n\
-        other one runs any more, it may lead again."
+        It is refused where no other controller runs. The controller goes on as a standby; when the time is over, no\n\
+        other one runs any more, or none takes the lead, it may lead again."
     )]
     Drain {
         /// The controller that is meant: refused if another one leads [default: whichever leads].

@@ -23,6 +23,9 @@ const LOOKS: u64 = 10;
 const LONGEST_LOOK: Span = Span::millis(500);
 /// Between two applications of the log: what is left to apply at a takeover takes no time.
 const FOLLOW_EVERY: Span = Span::millis(500);
+/// A controller that was drained leaves a free log to others for so many of its fences. They look ten times a fence, so
+/// one is short on a busy machine; with three, nodes would be close to the end of their leases where all were drained.
+const YIELDS: u64 = 2;
 /// The longest fence of a record that is believed, which settings can have.
 const LONGEST_FENCE: Span = Span::secs(60);
 /// A file that another part of this process has just closed is free within this time.
@@ -62,6 +65,8 @@ pub(crate) struct Watching {
     follow_at: Time,
     /// When the first step was.
     begun: Option<Time>,
+    /// Since when the log can be taken over, and nobody has.
+    free: Option<Time>,
 }
 
 /// What a step came to.
@@ -106,7 +111,7 @@ impl Standby {
             Ok(follower) => follower,
             Err(error) => return self.endure(&error, begun),
         };
-        let step = match self.look(&mut follower, &mut watching.observer, &mut watching.follow_at) {
+        let step = match self.look(&mut follower, watching) {
             Ok(Next::Wait(pause)) => Ok(Step::Wait(pause)),
             Ok(Next::Take { seen, silent }) => {
                 let me = self.as_owner(&follower, silent)?;
@@ -120,6 +125,8 @@ impl Standby {
             }
             Err(error) => {
                 watching.observer.failed();
+                // Others could not take it either.
+                watching.free = None;
                 self.endure(&error, begun)
             }
         };
@@ -152,21 +159,35 @@ impl Standby {
     }
 
     /// Looks at the owner, and applies what it logged.
-    fn look(
-        &self,
-        follower: &mut Follower,
-        observer: &mut Observer,
-        follow_at: &mut Time,
-    ) -> Result<Next, StoreError> {
+    fn look(&self, follower: &mut Follower, watching: &mut Watching) -> Result<Next, StoreError> {
         let seen = follower.look()?;
         // Not before the read has ended: the wait for the owner's fence begins here.
         let now = self.settings.clock.now();
-        let next = self.judge(seen, observer, now);
-        if now >= *follow_at || matches!(next, Next::Take { .. }) {
+        let next = self.judge(seen, &mut watching.observer, now);
+        let next = self.yields(next, &mut watching.free, now);
+        if now >= watching.follow_at || matches!(next, Next::Take { .. }) {
             follower.catch_up()?;
-            *follow_at = self.settings.clock.now().after(FOLLOW_EVERY);
+            watching.follow_at = self.settings.clock.now().after(FOLLOW_EVERY);
         }
         Ok(next)
+    }
+
+    /// A controller that was drained leaves a free log to others, but to somebody: they may be drained, too.
+    fn yields(&self, next: Next, free: &mut Option<Time>, now: Time) -> Next {
+        if !matches!(next, Next::Take { .. }) {
+            *free = None;
+            return next;
+        }
+        let since = *free.get_or_insert(now);
+        let own = fence(&self.me);
+        if !self.rests() || now.since(since) >= Span(own.0.saturating_mul(YIELDS)) {
+            return next;
+        }
+        Next::Wait(look_every(own))
+    }
+
+    fn rests(&self) -> bool {
+        self.roster.as_ref().is_some_and(|roster| roster.rests())
     }
 
     /// This controller as the owner. After one that may still speak, its record asks for the stored fence, too: who
@@ -182,19 +203,14 @@ impl Standby {
     }
 
     fn judge(&self, seen: Seen, observer: &mut Observer, now: Time) -> Next {
-        // A controller that was drained leaves the log to others, also if another one had it.
-        let may_take = !self.roster.as_ref().is_some_and(|roster| roster.rests());
-        let take = |seen, silent| match may_take {
-            true => Next::Take { seen, silent },
-            false => Next::Wait(look_every(fence(&self.me))),
-        };
+        let may_take = !self.rests();
         let Some(owner) = &seen.owner else {
             self.show(None, may_take);
-            return take(seen, false);
+            return Next::Take { seen, silent: false };
         };
         if owner.clean || self.before == Some(owner.instance) {
             self.show(None, may_take);
-            return take(seen, true);
+            return Next::Take { seen, silent: true };
         }
         let sign = Sign { own: seen.own, beat: seen.beat };
         let verdict = observer.saw(sign, now, fence(owner), self.clocks);
@@ -203,7 +219,7 @@ impl Standby {
         }
         self.show(Some(owner), may_take && verdict != Verdict::Alive);
         let pause = look_every(fence(owner));
-        if verdict == Verdict::Dead { take(seen, true) } else { Next::Wait(pause) }
+        if verdict == Verdict::Dead { Next::Take { seen, silent: true } } else { Next::Wait(pause) }
     }
 
     /// A process that was killed leaves a record with its name behind, but no beats.

@@ -142,6 +142,32 @@ fn the_fence_of_an_owner_whose_record_is_gone_is_waited_for_after_a_second_crash
     }
 }
 
+/// The first controller leads, and crashes after these have been drained; returns who leads next.
+fn follows(seed: u64, drained: &[usize]) -> usize {
+    let world = World::new(seed, [FENCE; 3], false);
+    for (at, machine) in world.machines.iter().enumerate() {
+        machine.knows_of_another();
+        machine.lock().main_at = if at == 0 { 0 } else { 300 * MS };
+    }
+    world.pass(2 * SECOND);
+    let (first, term, _) = Judge::speaker(&world).unwrap();
+    assert_eq!(first, 0);
+    drained.iter().for_each(|at| world.machines[*at].knows_of_another().drain(Span::secs(60)));
+    crash(&world, 0, 30 * SECOND, false);
+    until_one_speaks(&world, term, 3 * FENCE.0 + SECOND, "after the crash");
+    let next = Judge::speaker(&world).unwrap().0;
+    world.end();
+    next
+}
+
+#[test]
+fn a_drained_controller_leaves_the_log_to_one_that_is_not_but_not_to_nobody() {
+    for seed in 0..20 {
+        assert_eq!(follows(seed, &[1]), 2);
+        assert_ne!(follows(seed, &[1, 2]), 0);
+    }
+}
+
 #[test]
 fn a_shared_store_that_was_away_is_no_dead_owner() {
     for seed in 0..20 {

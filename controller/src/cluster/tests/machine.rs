@@ -2,13 +2,14 @@
 //! beats, the other does all the rest.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use tidegate_core::engine::EngineConfig;
 use tidegate_core::units::{Span, Time};
 use tokio::sync::watch as flag;
 
 use super::super::leadership::{Beats, Kept, leave as leave_log};
+use super::super::roster::Roster;
 use super::super::standby::{Standby, Step, Taken, Watching};
 use super::super::strict::LEAST;
 use super::super::waiting::View;
@@ -21,7 +22,7 @@ use crate::clock::Clock;
 use crate::service::{Service, ServiceConfig, Succession};
 use crate::store::StoreError;
 use crate::store::replicated::tests::memory::Memory;
-use crate::store::replicated::{Owner, ReplicatedStore, Settings};
+use crate::store::replicated::{MemberRecord, Owner, ReplicatedStore, Settings};
 
 /// The name of all things in the shared store.
 const PREFIX: &str = "t/";
@@ -40,6 +41,8 @@ pub(super) struct Machine {
     lost: AtomicU64,
     fence: Span,
     place: Arc<Memory>,
+    /// What it knows of the others; nothing, unless a test says so.
+    roster: OnceLock<Arc<Roster>>,
     state: Mutex<State>,
 }
 
@@ -113,6 +116,7 @@ impl Machine {
             lost: AtomicU64::new(0),
             fence,
             place: Memory::new(),
+            roster: OnceLock::new(),
             state: Mutex::new(State {
                 life: Arc::new(AtomicBool::new(true)),
                 stopped_until: 0,
@@ -164,6 +168,11 @@ impl Machine {
 
     fn clock(&self) -> Clock {
         Clock::driven(Arc::clone(&self.clock)).with_wall(Arc::clone(&self.wall))
+    }
+
+    /// It knows of another controller that runs, as it stands by from now on.
+    pub(super) fn knows_of_another(&self) -> &Roster {
+        self.roster.get_or_init(|| Arc::new(Roster::new("", PREFIX, self.clock())))
     }
 
     pub(super) fn clear(&self) {
@@ -272,13 +281,19 @@ fn stand(world: &Arc<World>, at: usize, life: &Life, before: Option<u64>) -> (Ro
         },
         before,
         view: flag::Sender::new(View::default()),
-        roster: None,
+        roster: world.machines[at].roster.get().cloned(),
     };
     (Role::Stands(Box::new((standby, Watching::default()))), 0)
 }
 
 fn look(world: &Arc<World>, at: usize, life: &Life, mut stands: Box<(Standby, Watching)>) -> (Role, u64) {
     let (standby, watching) = &mut *stands;
+    if let Some(roster) = &standby.roster {
+        // The other one's record changes.
+        let (controller, addresses, version) = ("another".to_owned(), Vec::new(), String::new());
+        let record = MemberRecord { controller, instance: 1, addresses, version, unix_ms: 0 };
+        roster.saw(None, vec![(record, world.now())]);
+    }
     match standby.step(watching) {
         // Threads wake a little late.
         Ok(Step::Wait(Span(pause))) => (Role::Stands(stands), pause + world.draws.below(2 * MS)),
