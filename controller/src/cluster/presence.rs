@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle, park_timeout};
 
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
 use tidegate_core::units::{Span, Time};
 use tokio::task::spawn_blocking;
 
@@ -16,8 +18,13 @@ use crate::clock::{Clock, duration};
 use crate::store::StoreError;
 use crate::store::replicated::{MemberRecord, Members, Wrote};
 
-/// Between two records. Half of it would double the writes for nothing; twice as much would be more than a drain waits.
+/// Between two records, in the mean. Half of it would double the writes for nothing; twice as much would be more than a
+/// drain waits.
 const EVERY: Span = Span::secs(1);
+/// By this part of it pauses are longer or shorter, at random: controllers that kept step would see each other's records
+/// as late as the first one for ever, and take that for a difference of clocks. With half of it a record and the look for
+/// it can be as far apart as makes a controller look gone; a tenth would take minutes to show the clocks.
+const VARIES: u64 = 4;
 
 /// Another process has the name of this one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,6 +49,7 @@ pub(super) struct Presence {
     /// A record of another process.
     rival: Option<Rival>,
     is_failing: bool,
+    random: StdRng,
 }
 
 /// A record of another process under the same name.
@@ -56,7 +64,14 @@ struct Rival {
 
 impl Presence {
     pub(super) fn new(members: Members, clock: Clock, record: MemberRecord, roster: Arc<Roster>) -> Self {
-        Self { members, clock, record, roster, seen: 0, rival: None, is_failing: false }
+        let random = StdRng::seed_from_u64(record.instance);
+        Self { members, clock, record, roster, seen: 0, rival: None, is_failing: false, random }
+    }
+
+    /// The time until the next step.
+    fn pause(&mut self) -> Span {
+        let most = EVERY.0 / VARIES;
+        Span(self.random.random_range(EVERY.0 - most..=EVERY.0 + most))
     }
 
     /// Writes the record once, and reads those of all.
@@ -130,7 +145,7 @@ impl Presence {
                     ended(namesake);
                     return;
                 }
-                park_timeout(duration(EVERY));
+                park_timeout(duration(self.pause()));
             }
             if self.seen > 0
                 && let Err(error) = self.members.remove(&self.record.controller, self.seen)
@@ -249,6 +264,32 @@ mod tests {
             first.step().unwrap();
         }
         assert_eq!(first.roster.all().len(), 1);
+    }
+
+    #[test]
+    fn clocks_are_compared_to_some_hundredths_of_a_second_whenever_each_begins() {
+        for late in [0, 100, 400, 900] {
+            let cluster = cluster();
+            let (mut a, mut b) = (cluster.presence("a", late + 1), cluster.presence("b", late + 2));
+            let ahead = Arc::new(AtomicU64::new(70_000));
+            b.clock = b.clock.clone().with_wall(ahead);
+            let (mut a_at, mut b_at) = (Time(late * 1_000), Time(0));
+            let mut seen_gone = 0;
+            while a_at < Time(150_000_000) {
+                let next = a_at.min(b_at);
+                cluster.now.store(next.0, Ordering::Relaxed);
+                if next == b_at {
+                    b.step().unwrap();
+                    b_at = next.after(b.pause());
+                } else {
+                    a.step().unwrap();
+                    a_at = next.after(a.pause());
+                    seen_gone += u32::from(next > Time(5_000_000) && a.roster.others().is_empty());
+                }
+            }
+            let ahead_ms = a.roster.all().remove(1).ahead_ms;
+            assert!((30..=70).contains(&ahead_ms) && seen_gone == 0, "{late}: {ahead_ms} of 70 ms");
+        }
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Which controllers of a cluster run, as this one sees it, and whether it leaves the lead to them.
 //!
-//! Each writes a record once a second; one whose record has not changed for three, on this controller's own clock, is
-//! gone. Wall clocks are compared by how far a record was ahead of this one's when it was first seen: the most of the
-//! last half minute, since a record is only ever seen late.
+//! Each writes a record about once a second; one whose record has not changed for three, on this controller's own clock,
+//! is gone. Wall clocks are compared by how far a record was ahead of this one's when it was first seen: the most of the
+//! last two minutes, since a record is only ever seen late.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,8 +16,9 @@ use crate::store::replicated::MemberRecord;
 /// A controller whose record has not changed for this time is gone: three records. With two, one that is late would be
 /// a controller that is gone; with six, a drain could wait for one that died that long ago.
 pub(super) const GONE: Span = Span::secs(3);
-/// Records by which clocks are compared: half a minute of them.
-const SAMPLES: usize = 30;
+/// Records by which clocks are compared: two minutes of them. One of so many is seen within some hundredths of a second;
+/// of a quarter of them, within a tenth, which is more than clocks may differ by.
+const SAMPLES: usize = 120;
 
 /// The controllers of a cluster.
 #[derive(Debug)]
