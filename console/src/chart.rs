@@ -35,6 +35,8 @@ pub struct Chart<'c> {
     pub title: &'c str,
     /// The moments, in Unix milliseconds, oldest first.
     pub times: Vec<u64>,
+    /// What a series is of, as the head of the legend.
+    pub of: &'c str,
     /// What is stacked, from the bottom up.
     pub series: Vec<Series>,
     /// A line across it, in micro-RU/s, and its name.
@@ -148,7 +150,7 @@ impl Chart<'_> {
         html! {
             table.legend {
                 caption.unseen { (self.title) }
-                thead { tr { th scope="col" { "Group" } th.number scope="col" { "Now" } th.number scope="col" { "Mean" } th.number scope="col" { "Most" } } }
+                thead { tr { th scope="col" { (self.of) } th.number scope="col" { "Now" } th.number scope="col" { "Mean" } th.number scope="col" { "Most" } } }
                 tbody {
                     @for (at, series) in self.series.iter().enumerate() {
                         @let is_hidden = self.hidden.contains(&series.name);
@@ -242,6 +244,7 @@ mod tests {
         let chart = Chart {
             title: "Use",
             times: vec![0, 1_000, 2_000],
+            of: "Group",
             series: vec![series("a", &[1, 2, 3]), series("<b>", &[4, 4, 4])],
             limit: Some((10_000_000, "capacity")),
             hidden,
@@ -281,6 +284,7 @@ mod tests {
         let empty = Chart {
             title: "",
             times: vec![1],
+            of: "Group",
             series: Vec::new(),
             limit: None,
             hidden: &[],

@@ -168,7 +168,8 @@ impl Group<'_> {
         let names = self.seconds.by_use().iter().filter(is_below).take(COLOURS);
         let series = names.map(|name| Series { name: name.to_string(), values: self.seconds.of_group(name) });
         let series = series.collect();
-        self.chart("RU/s of it and the groups below, last five minutes", self.seconds.times(), series)
+        let title = "RU/s of it and the groups below, last five minutes";
+        self.chart((title, "Group"), self.seconds.times(), series)
     }
 
     /// What it used before, by cause.
@@ -176,7 +177,7 @@ impl Group<'_> {
         let Some(range) = self.range.seconds() else { return html! {} };
         let (times, series) = history::columns(self.buckets, range, self.present.unix_ms / 1_000);
         html! {
-            (self.chart("RU/s of it by cause, without the groups below", times, series))
+            (self.chart(("RU/s of it by cause, without the groups below", "Cause"), times, series))
             (self.parts())
         }
     }
@@ -188,9 +189,9 @@ impl Group<'_> {
         statement::parts_table(&parts)
     }
 
-    fn chart(&self, title: &str, times: Vec<u64>, series: Vec<Series>) -> Markup {
+    fn chart(&self, (title, of): (&str, &str), times: Vec<u64>, series: Vec<Series>) -> Markup {
         let limit = self.now.limit().map(|limit| (limit.0, "limit"));
-        Chart { title, times, series, limit, hidden: self.hidden, link: self.link() }.markup()
+        Chart { title, times, of, series, limit, hidden: self.hidden, link: self.link() }.markup()
     }
 
     fn leases(&self) -> Markup {

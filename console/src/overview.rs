@@ -115,6 +115,7 @@ impl Overview<'_> {
         let chart = Chart {
             title: "RU/s by group over the last five minutes",
             times: self.seconds.times(),
+            of: "Group",
             series,
             limit: capacity.and_then(|micro| i64::try_from(micro).ok()).map(|micro| (micro, "capacity")),
             hidden: self.hidden,

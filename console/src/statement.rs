@@ -27,6 +27,8 @@ pub struct Statement<'s> {
     pub history: &'s [Bucket],
     /// Now, in Unix seconds.
     pub unix_s: u64,
+    /// Causes that its chart leaves out.
+    pub hidden: &'s [String],
     /// Its watches.
     pub watches: &'s [v1::Watch],
     /// Its convictions.
@@ -88,7 +90,7 @@ impl Statement<'_> {
         let link = link(&self.row.group, &self.row.fingerprint).with(LAST, self.last);
         html! {
             h2 { (title) }
-            (Chart { title, times, series, limit: None, hidden: &[], link }.markup())
+            (Chart { title, times, of: "Cause", series, limit: None, hidden: self.hidden, link }.markup())
         }
     }
 
@@ -150,8 +152,25 @@ mod tests {
 
     fn page(row: &v1::StatementRow, last: &str, may_change: bool) -> String {
         let history = [Bucket { start_s: 7_200, parts: [60_000_000, 0, 0, 0, 0] }];
-        let page = Statement { row, last, history: &history, unix_s: 9_000, watches: &[], runaways: &[] };
+        let (unix_s, hidden) = (9_000, &[][..]);
+        let page = Statement { row, last, history: &history, unix_s, hidden, watches: &[], runaways: &[] };
         page.page(&viewer(may_change, true)).into_string()
+    }
+
+    #[test]
+    fn its_legend_names_causes_and_leaves_them_out() {
+        let history = [Bucket { start_s: 7_200, parts: [60_000_000, 60_000_000, 0, 0, 0] }];
+        let (row, last, unix_s) = (&row("select ?"), "", 9_000);
+        let of = |hidden: &[String]| {
+            let page =
+                Statement { row, last, history: &history, unix_s, hidden, watches: &[], runaways: &[] };
+            page.page(&viewer(true, true)).into_string()
+        };
+        let text = of(&[]);
+        assert!(text.contains("<th scope=\"col\">Cause</th>") && text.contains("hide=CPU"), "{text}");
+        assert!(text.contains("T02:00:00Z|2 RU/s") && !text.contains("aria-pressed=\"false\""), "{text}");
+        let text = of(&["CPU".to_owned()]);
+        assert!(text.contains("T02:00:00Z|1 RU/s") && text.contains("aria-pressed=\"false\""), "{text}");
     }
 
     #[test]

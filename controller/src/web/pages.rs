@@ -18,7 +18,7 @@ use tidegate_core::usage::{RuParts, Usage};
 use tidegate_cost_model::Field;
 use tidegate_proto::v1;
 
-use super::view::{Part, Shown, View};
+use super::view::{Part, Shown, View, left_out};
 use super::visitor::Visitor;
 use super::{Web, reply};
 use crate::error::AdminError;
@@ -131,6 +131,7 @@ pub(super) async fn statements(
 #[serde(default)]
 pub(super) struct When {
     last: String,
+    hide: String,
 }
 
 /// A statement.
@@ -156,8 +157,15 @@ pub(super) async fn statement(
             });
         }
         let unix_s = web.service.clock().unix_ms() / 1_000;
-        let page =
-            Statement { row: &row, last, history: &history, unix_s, watches: &watches, runaways: &runaways };
+        let page = Statement {
+            row: &row,
+            last,
+            history: &history,
+            unix_s,
+            hidden: &left_out(&when.hide),
+            watches: &watches,
+            runaways: &runaways,
+        };
         Ok(reply::page(page.page(&visitor.viewer)))
     })
     .await

@@ -65,10 +65,7 @@ impl View {
         let query: BTreeMap<String, String> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
         let of = |key: &str| query.get(key).map_or("", String::as_str);
         let filter = of("q").chars().take(LONGEST_FILTER).collect();
-        let hidden = || {
-            let names = of(HIDE).split(',').filter(|name| !name.is_empty()).take(MOST_HIDDEN);
-            names.map(str::to_owned).collect()
-        };
+        let hidden = || left_out(of(HIDE));
         match parts.as_slice() {
             [] if rest.is_empty() => Some(Self::Overview { hidden: hidden() }),
             ["groups"] => Some(Self::Groups {
@@ -104,6 +101,11 @@ impl View {
             Self::Nodes { filter } => nodes(web, visitor, filter, part),
         }
     }
+}
+
+/// The names that a chart leaves out.
+pub(super) fn left_out(names: &str) -> Vec<String> {
+    names.split(',').filter(|name| !name.is_empty()).take(MOST_HIDDEN).map(str::to_owned).collect()
 }
 
 /// A part of a path as it was before it was written into it.
