@@ -20,8 +20,8 @@ use super::error::{BenchError, failed};
 use super::stock::Stock;
 use tidegate_proto::v1;
 
-/// How long a group may take to get the rate a case needs.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a group may take to get what a case needs.
+pub const PATIENCE: Duration = Duration::from_secs(20);
 /// Time between the charges that keep a lease high.
 const PULSE: Duration = Duration::from_millis(100);
 
