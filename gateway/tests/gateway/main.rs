@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod common;
 #[cfg(test)]
+mod demoted;
+#[cfg(test)]
 mod drivers;
 #[cfg(test)]
 mod gone;
