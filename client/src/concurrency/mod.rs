@@ -4,6 +4,7 @@
 //! probabilistic guarantees of finding bugs", ASPLOS 2010), with fixed seeds. Virtual time moves only when no task can
 //! go on, and no deadline is near: a waiter that is not admitted was forgotten.
 
+mod demoting;
 mod exits;
 mod following;
 mod purses;

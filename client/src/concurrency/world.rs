@@ -28,6 +28,9 @@ use crate::virtual_time::{self, Task};
 /// Far beyond what any scenario takes: a waiter that waits this long was forgotten.
 pub(super) const FAR: Duration = Duration::from_secs(600);
 
+/// What it grants to a group, and the name of the one to which that demotes.
+pub(super) type Said = (Grant, Option<&'static str>);
+
 /// A hub, its driver, and the answers to its renewals.
 pub(super) struct World {
     pub(super) hub: Arc<Hub>,
@@ -41,7 +44,15 @@ impl World {
     }
 
     /// The same, where groups give their leases up after this.
-    pub(super) fn idle(idle_after: Span, answer: impl FnMut(u64, &Ask) -> Grant + Send + 'static) -> Self {
+    pub(super) fn idle(
+        idle_after: Span,
+        mut answer: impl FnMut(u64, &Ask) -> Grant + Send + 'static,
+    ) -> Self {
+        Self::of(idle_after, move |_, seq, ask| (answer(seq, ask), None))
+    }
+
+    /// The same, where the controller knows the group and names the one to which it demotes.
+    pub(super) fn of(idle_after: Span, answer: impl FnMut(&str, u64, &Ask) -> Said + Send + 'static) -> Self {
         virtual_time::restart();
         let config = NodeConfig { drift_ppm: 0, max_waiters: 16, idle_after, ..NodeConfig::default() };
         let shared = Shared::new(config, None);
@@ -68,14 +79,15 @@ impl World {
 }
 
 /// Takes the groups that are due, asks, and applies the answers.
-async fn session(hub: Arc<Hub>, mut answer: impl FnMut(u64, &Ask) -> Grant) {
+async fn session(hub: Arc<Hub>, mut answer: impl FnMut(&str, u64, &Ask) -> Said) {
     let mut seq = 0;
     loop {
         for cell in hub.agenda.take_due(4) {
             seq += 1;
             if let Some((ask, ..)) = cell.if_awake(|state, now| state.ask(now, seq)).flatten() {
-                let grant = answer(seq, &ask);
-                let heard = cell.grant(seq, &grant, Vec::new(), None);
+                let (grant, target) = answer(cell.name(), seq, &ask);
+                let target = target.map(|name| hub.registry.get_or_make(name).unwrap());
+                let heard = cell.grant(seq, &grant, Vec::new(), target);
                 assert_eq!(heard, Heard::Applied, "the newest answer is applied");
             }
         }
