@@ -149,15 +149,13 @@ impl Controller {
         clock: Clock,
     ) -> Result<Running, StartError> {
         let settings = settings(&config);
-        Self::begin(config, store, clock, settings, |_| ()).await
+        Self::begin(config, move || Service::load(store, settings, clock), |_| ()).await
     }
 
-    /// The same with settings of the service that the configuration does not have.
+    /// The same with the service as `load` returns it.
     pub(crate) async fn begin(
         config: Config,
-        store: Arc<dyn Store>,
-        clock: Clock,
-        settings: ServiceConfig,
+        load: impl FnOnce() -> Result<Service, StoreError> + Send + 'static,
         before_it_answers: impl FnOnce(&Arc<Service>),
     ) -> Result<Running, StartError> {
         check(&config)?;
@@ -171,7 +169,7 @@ impl Controller {
         };
         let grpc_addr = local("grpc_listen", config.grpc_listen, &grpc)?;
         let rest_addr = local("http_listen", config.http_listen, &http)?;
-        let loading = tokio::task::spawn_blocking(move || Service::load(store, settings, clock)).await;
+        let loading = tokio::task::spawn_blocking(load).await;
         let service = loaded(loading, &config.store)?;
         before_it_answers(&service);
 

@@ -292,8 +292,9 @@ impl Turns {
             let _ = service.beside().cluster.set(Arc::clone(&self.roster));
             leadership.keeps_open(service);
         };
-        let began =
-            Controller::begin(config, Arc::clone(&store) as _, clock, settings, before_it_answers).await;
+        let (taken_store, groups) = (Arc::clone(&store), taken.groups);
+        let load = move || Service::load_with(taken_store, settings, clock, groups);
+        let began = Controller::begin(config, load, before_it_answers).await;
         let running = match began {
             Ok(running) => running,
             Err(error) => {

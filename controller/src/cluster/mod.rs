@@ -2,13 +2,14 @@
 //!
 //! The log's owner is in the shared store, and every write compares it. It leads as long as its beats are stored there:
 //! it speaks to nodes until its fence after the sending of the last one. `observer` judges by a clock of its own when
-//! the owner is silent; `standby` follows the log until then and takes it over; `leadership` writes beats. `member` takes
-//! turns at both, `waiting` is what a standby answers, `doubt` what a leader does not that may have a successor, and
+//! the owner is silent; `standby` follows the log until then, with what `held` keeps ready, and takes it over; `leadership`
+//! writes beats. `member` takes turns at both, `waiting` is what a standby answers, `doubt` what a leader does not that may have a successor, and
 //! `strict` what its answers wait for. Beside that, `presence` shows that a controller runs, `roster` is which others do,
 //! and `calls` what operators ask and want.
 
 mod calls;
 pub(crate) mod doubt;
+mod held;
 mod leadership;
 mod member;
 mod observer;

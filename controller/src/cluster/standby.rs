@@ -8,10 +8,12 @@ use tidegate_core::engine::EngineConfig;
 use tidegate_core::units::{Span, Time};
 use tokio::sync::watch as flag;
 
+use super::held::Held;
 use super::observer::{Observer, Sign, Verdict};
 use super::roster::Roster;
 use super::waiting::View;
 use crate::clock::duration;
+use crate::definitions::rows::Groups;
 use crate::store::records::{META_FENCE, number};
 use crate::store::replicated::{Follower, Owner, Place, ReplicatedStore, Seen, Settings};
 use crate::store::{StoreError, Table};
@@ -52,6 +54,8 @@ pub(crate) struct Standby {
 /// A log that was taken over.
 pub(crate) struct Taken {
     pub(crate) store: ReplicatedStore,
+    /// Its groups, if they were held ready.
+    pub(crate) groups: Option<Groups>,
     /// Whether the owner before is silent by now.
     pub(crate) silent: bool,
 }
@@ -60,6 +64,7 @@ pub(crate) struct Taken {
 #[derive(Default)]
 pub(crate) struct Watching {
     follower: Option<Follower>,
+    held: Arc<Held>,
     observer: Observer,
     /// When the log is to be applied next.
     follow_at: Time,
@@ -107,7 +112,7 @@ impl Standby {
     /// As those of [`Self::run`].
     pub(crate) fn step(&self, watching: &mut Watching) -> Result<Step, StoreError> {
         let begun = *watching.begun.get_or_insert(self.settings.clock.now());
-        let mut follower = match watching.follower.take().map_or_else(|| self.follow(), Ok) {
+        let mut follower = match watching.follower.take().map_or_else(|| self.follow(&watching.held), Ok) {
             Ok(follower) => follower,
             Err(error) => return self.endure(&error, begun),
         };
@@ -116,7 +121,10 @@ impl Standby {
             Ok(Next::Take { seen, silent }) => {
                 let me = self.as_owner(&follower, silent)?;
                 match follower.take(&seen, &me) {
-                    Ok(store) => return Ok(Step::Taken(Box::new(Taken { store, silent }))),
+                    Ok(store) => {
+                        let groups = watching.held.take();
+                        return Ok(Step::Taken(Box::new(Taken { store, groups, silent })));
+                    }
                     Err(not) => {
                         follower = not.follower;
                         self.endure(&not.error, begun)
@@ -153,9 +161,10 @@ impl Standby {
         Ok(Step::Wait(LONGEST_LOOK))
     }
 
-    fn follow(&self) -> Result<Follower, StoreError> {
+    fn follow(&self, held: &Arc<Held>) -> Result<Follower, StoreError> {
         let (consensus, place) = (Arc::clone(&self.consensus), Arc::clone(&self.place));
-        Follower::follow(consensus, &self.prefix, place, self.settings.clone(), self.seed)
+        let follower = Follower::follow(consensus, &self.prefix, place, self.settings.clone(), self.seed)?;
+        Ok(follower.with_picture(Arc::<Held>::clone(held)))
     }
 
     /// Looks at the owner, and applies what it logged.

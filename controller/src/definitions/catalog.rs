@@ -19,7 +19,7 @@ use crate::limits::MAX_GROUPS;
 use crate::name::{GroupName, NameError};
 
 /// All groups.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Catalog {
     /// Boxed, because a map keeps room for almost as many entries as it holds.
     entries: BTreeMap<GroupId, Box<Entry>>,
@@ -52,7 +52,7 @@ impl<'c> Guarantees<'c> {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 struct Entry {
     definition: Definition,
     parent: Option<GroupId>,
@@ -109,6 +109,13 @@ impl Catalog {
             }
         }
         Ok(catalog)
+    }
+
+    /// Makes it that of a server with this capacity; the first new group gets `next_id`, or the id behind the last.
+    pub(crate) fn begin(&mut self, capacity: Option<Rate>, next_id: u32) {
+        let last = self.entries.last_key_value().map_or(GroupId::DEFAULT.0, |(id, _)| id.0);
+        self.next_id = next_id.max(last.max(GroupId::DEFAULT.0).saturating_add(1));
+        self.capacity = capacity;
     }
 
     /// Number of groups.

@@ -18,7 +18,7 @@ use crate::name::GroupName;
 const FIELD: &str = "demote_to";
 
 /// Groups that demote, by their target.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Demoting(BTreeMap<GroupName, BTreeSet<GroupId>>);
 
 impl Demoting {

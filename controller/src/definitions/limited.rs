@@ -10,7 +10,7 @@ use crate::definitions::definition::Definition;
 use crate::name::GroupName;
 
 /// The index.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Limited {
     groups: BTreeSet<GroupId>,
     /// By the group that is the target.

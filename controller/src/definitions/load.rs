@@ -11,13 +11,12 @@ use super::audit::Audit;
 use super::bindings::{Bindings, Principal};
 use super::catalog::Catalog;
 use super::cost_tables::CostTables;
-use super::definition::Definition;
 use super::proposals::Proposals;
+use super::rows::Groups;
 use crate::name::GroupName;
-use crate::service::meta::{Meta, possible};
+use crate::service::meta::Meta;
 use crate::store::records::{
-    META_COST_ROLES, META_NEXT_GROUP, META_REVISION, StoredBinding, StoredGroup, bad, group_of, group_row,
-    json, put_json,
+    META_COST_ROLES, META_NEXT_GROUP, META_REVISION, StoredBinding, bad, json, put_json,
 };
 use crate::store::{Batch, Store, StoreError, Table, each};
 
@@ -29,14 +28,18 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
-    /// Reads what must be known before anything is stored. What a new store lacks joins the first batch.
+    /// Reads what must be known before anything is stored, and the groups unless they were kept. What a new store lacks
+    /// joins the first batch.
     pub(crate) fn read(
         store: &dyn Store,
         meta: &Meta,
         capacity: Option<Rate>,
+        kept: Option<Groups>,
         first_batch: &mut Batch,
     ) -> Result<Self, StoreError> {
-        let (catalog, longest) = load_catalog(store, meta, capacity, first_batch)?;
+        let next_id = next_group(meta)?;
+        let groups = kept.map_or_else(|| Groups::read(store), Ok)?;
+        let (catalog, longest) = groups.of_server(capacity, next_id, first_batch)?;
         let costs = load_costs(store, meta, first_batch)?;
         Ok(Self { catalog, longest, costs })
     }
@@ -61,40 +64,9 @@ pub(crate) fn stored_revision(meta: &Meta) -> Result<u64, StoreError> {
     Ok(meta.number(META_REVISION)?.unwrap_or(1))
 }
 
-fn load_catalog(
-    store: &dyn Store,
-    meta: &Meta,
-    capacity: Option<Rate>,
-    first_batch: &mut Batch,
-) -> Result<(Catalog, BTreeMap<GroupId, Span>), StoreError> {
+fn next_group(meta: &Meta) -> Result<u32, StoreError> {
     let next_id = meta.number(META_NEXT_GROUP)?.unwrap_or(0);
-    let next_id =
-        u32::try_from(next_id).map_err(|_| bad(Table::Meta, "the next group id is out of range"))?;
-    let mut definitions: Vec<(GroupId, Definition)> = Vec::new();
-    let mut longest = BTreeMap::new();
-    let default = Definition::default_group();
-    each(store, Table::Groups, |key, value| {
-        let (id, stored): (GroupId, StoredGroup) =
-            (group_of(Table::Groups, key)?, json(Table::Groups, value)?);
-        let definition =
-            Definition::parse(&stored.group).map_err(|error| bad(Table::Groups, &error.to_string()))?;
-        let name = &definition.name;
-        if stored.id != id.0 || id == GroupId::ROOT || (id == GroupId::DEFAULT) != (*name == default.name) {
-            return Err(bad(Table::Groups, &format!("group {name} has the id of another")));
-        }
-        if let Some(us) = stored.longest_ttl_us {
-            longest.insert(id, possible(Table::Groups, us, "a lease")?);
-        }
-        definitions.push((id, definition));
-        Ok(())
-    })?;
-    if definitions.iter().all(|(id, _)| *id != GroupId::DEFAULT) {
-        first_batch.push(group_row(GroupId::DEFAULT, &default, default.ttl)?);
-        longest.insert(GroupId::DEFAULT, default.ttl);
-        definitions.push((GroupId::DEFAULT, default));
-    }
-    let catalog = Catalog::load(capacity, next_id, definitions);
-    Ok((catalog.map_err(|reason| bad(Table::Groups, &reason))?, longest))
+    u32::try_from(next_id).map_err(|_| bad(Table::Meta, "the next group id is out of range"))
 }
 
 fn load_costs(store: &dyn Store, meta: &Meta, first_batch: &mut Batch) -> Result<CostTables, StoreError> {

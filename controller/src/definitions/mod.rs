@@ -20,6 +20,7 @@ mod policy;
 pub(crate) mod proposals;
 pub mod quota;
 mod quota_rules;
+pub(crate) mod rows;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -12,6 +12,7 @@ use crate::accounts::Accounts;
 use crate::clock::Clock;
 use crate::definitions::Definitions;
 use crate::definitions::load::{Loaded, stored_revision};
+use crate::definitions::rows::Groups;
 use crate::identity::load_tokens;
 use crate::leasing::Leasing;
 use crate::leasing::load::Start;
@@ -23,14 +24,28 @@ use crate::store::{Batch, Store, StoreError};
 impl Service {
     /// Loads the store, which must be open and of the right format. `clock` shows about zero.
     pub fn load(store: Arc<dyn Store>, config: ServiceConfig, clock: Clock) -> Result<Self, StoreError> {
+        Self::load_with(store, config, clock, None)
+    }
+
+    /// The same with the groups of the store, if they were kept: then their rows are not read.
+    pub(crate) fn load_with(
+        store: Arc<dyn Store>,
+        config: ServiceConfig,
+        clock: Clock,
+        kept: Option<Groups>,
+    ) -> Result<Self, StoreError> {
         let now = clock.now();
         let meta = Meta::load(&*store)?;
         let first = meta.is_new()?;
+        debug_assert!(
+            kept.as_ref().is_none_or(|kept| kept.is_of(&*store)),
+            "the kept groups are not the store's"
+        );
         // Whatever follows, no other start may find the seal.
         let seal = store.break_seal()?;
         let clean = meta.saved()?.filter(|saved| saved.is_good(seal.as_deref(), clock.unix_ms()));
         let mut first_batch = Batch::new();
-        let loaded = Loaded::read(&*store, &meta, config.capacity, &mut first_batch)?;
+        let loaded = Loaded::read(&*store, &meta, config.capacity, kept, &mut first_batch)?;
         let revision = stored_revision(&meta)?;
         let start = Start { now, store: &*store, meta: &meta, config, clean, loaded: &loaded, revision };
         let mut leasing = Leasing::begin(start, &clock, &mut first_batch)?;
@@ -68,5 +83,50 @@ impl Service {
         };
         service.definitions().count_definitions(&service.lock());
         service
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use tidegate_core::group::GroupId;
+    use tidegate_proto::v1;
+
+    use super::*;
+    use crate::definitions::definition::Definition;
+    use crate::store::RedbStore;
+    use crate::store::records::{META_NEXT_GROUP, group_row, put_number};
+
+    /// Measures, by hand and in a release build: `GROUPS=1000000 cargo test --release -p tidegate-controller --lib
+    /// what_a_start -- --ignored --nocapture`.
+    #[test]
+    #[ignore = "it measures"]
+    fn what_a_start_takes_with_and_without_groups_that_are_held_ready() {
+        let count = std::env::var("GROUPS").map_or(100_000, |count| count.parse::<u32>().unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        let store: Arc<dyn Store> = Arc::new(RedbStore::open(&folder.path().join("store")).unwrap());
+        let start = |held| {
+            let config = ServiceConfig::default();
+            let begun = Instant::now();
+            let service = Service::load_with(Arc::clone(&store), config, Clock::start(), held).unwrap();
+            (begun.elapsed(), service.lock().definitions.catalog().count())
+        };
+        start(None);
+        let mut batch = vec![put_number(META_NEXT_GROUP, u64::from(count) + 2)];
+        for id in 2..count + 2 {
+            let name = format!("group-{id}");
+            let group = v1::Group { name, ru_per_sec: "1000".to_owned(), ..v1::Group::default() };
+            let group = Definition::parse(&group).unwrap();
+            batch.push(group_row(GroupId(id), &group, group.ttl).unwrap());
+        }
+        store.commit(&batch).unwrap();
+        for _ in 0..5 {
+            let (all, groups) = start(None);
+            let held = Groups::read(&*store).unwrap();
+            let (rest, same) = start(Some(held));
+            assert_eq!(groups, same);
+            eprintln!("{groups} groups: {all:?}; with those held ready: {rest:?}");
+        }
     }
 }

@@ -328,7 +328,7 @@ fn load(world: &Arc<World>, at: usize, life: &Life, instance: u64, taken: Taken)
         succession: Succession::Cluster { silent: taken.silent },
         ..ServiceConfig::default()
     };
-    let loaded = Service::load(Arc::clone(&store) as _, config, clock);
+    let loaded = Service::load_with(Arc::clone(&store) as _, config, clock, taken.groups);
     if !life.load(Ordering::Relaxed) {
         return (Role::Down, 0);
     }

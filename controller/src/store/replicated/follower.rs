@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use tidegate_consensus::{Consensus, ConsensusError, Guard, Row, Step, Transaction};
 
-use super::super::{Store, StoreError};
+use super::super::{Store, StoreError, Write};
 use super::applied::{Applied, bound, cluster_row, has_content};
 use super::calls::{Calls, Settings, unfit};
 use super::checkpoint::Checkpoint;
@@ -36,6 +36,15 @@ const READY: usize = 1 << 20;
 /// Times that a follower may fall behind the oldest segment while it builds on a checkpoint.
 const TRIES: usize = 5;
 
+/// What its holder keeps of the local store in memory, as that follows the log.
+pub trait Picture: Send + Sync {
+    /// Begins with all that a local store has.
+    fn read(&self, local: &dyn Store);
+
+    /// Takes in what was committed there.
+    fn changed(&self, batch: &[Write]);
+}
+
 /// A local store that follows the log.
 pub struct Follower {
     calls: Calls,
@@ -49,6 +58,7 @@ pub struct Follower {
     comparing: Option<Comparing>,
     /// Rows of counters as the local store has them; `None`: they are read there.
     known: Option<Known>,
+    picture: Option<Arc<dyn Picture>>,
 }
 
 /// The end of the log.
@@ -110,11 +120,27 @@ impl Follower {
                 (local, applied, false)
             }
         };
-        let mut follower =
-            Self { calls, place, cluster, local, applied, seeds, comparing: None, known: None };
+        let mut follower = Self {
+            calls,
+            place,
+            cluster,
+            local,
+            applied,
+            seeds,
+            comparing: None,
+            known: None,
+            picture: None,
+        };
         follower.check_place()?;
         follower.catch_up()?;
         Ok(follower)
+    }
+
+    /// Keeps a picture of the local store as long as it follows, also while it reads the rest of a log that it takes.
+    pub fn with_picture(mut self, picture: Arc<dyn Picture>) -> Self {
+        picture.read(&*self.local);
+        self.picture = Some(picture);
+        self
     }
 
     /// The last segment that the local store has.
@@ -253,6 +279,9 @@ impl Follower {
             let least = self.applied.n.saturating_add(1);
             let built = rebuild(&self.calls, &*self.place, &self.cluster, least, false)?;
             (self.local, self.applied) = built;
+            if let Some(picture) = &self.picture {
+                picture.read(&*self.local);
+            }
         }
         Err(unfit(&self.calls.keys.checkpoint(), "segments behind it are gone before they can be read"))
     }
@@ -320,6 +349,9 @@ impl Follower {
             let mut batch = std::mem::take(&mut ready.batch);
             batch.push(ready.applied.row());
             self.local.commit(&batch)?;
+            if let Some(picture) = &self.picture {
+                picture.changed(&batch);
+            }
             ready.known.committed();
             (self.applied, ready.bytes) = (ready.applied, 0);
         }

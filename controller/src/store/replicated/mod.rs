@@ -39,7 +39,7 @@ pub(crate) mod tests;
 mod writing;
 
 pub use calls::Settings;
-pub use follower::{Follower, NotTaken};
+pub use follower::{Follower, NotTaken, Picture};
 pub use members::{MemberRecord, Members, Wrote};
 pub use owned::ReplicatedStore;
 pub use owner::{Owner, Seen};
