@@ -161,7 +161,14 @@ impl Standby {
         Ok(Step::Wait(LONGEST_LOOK))
     }
 
+    /// Begins to follow. The file may have to be built first, so who leads is shown before.
     fn follow(&self, held: &Arc<Held>) -> Result<Follower, StoreError> {
+        let seen = Follower::look_once(Arc::clone(&self.consensus), &self.prefix, self.settings.clone())?;
+        let speaks = seen.owner.filter(|owner| !owner.clean && self.before != Some(owner.instance));
+        if let Some(owner) = speaks.as_ref().filter(|owner| owner.controller == self.me.controller) {
+            self.warn_of_namesake(owner);
+        }
+        self.show(speaks.as_ref(), false);
         let (consensus, place) = (Arc::clone(&self.consensus), Arc::clone(&self.place));
         let follower = Follower::follow(consensus, &self.prefix, place, self.settings.clone(), self.seed)?;
         Ok(follower.with_picture(Arc::<Held>::clone(held)))
@@ -247,7 +254,8 @@ impl Standby {
     fn show(&self, owner: Option<&Owner>, is_open: bool) {
         let leader = owner.map(shown_as);
         self.view.send_if_modified(|view| {
-            let next = View { leader, is_open, trouble: None, name: view.name.clone() };
+            let name = view.name.clone();
+            let next = View { leader, has_looked: true, is_open, trouble: None, name };
             if view.leader != next.leader || view.trouble.is_some() {
                 match &next.leader {
                     Some(leader) => tracing::info!("standing by: {leader} leads"),

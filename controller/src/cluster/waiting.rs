@@ -35,6 +35,8 @@ pub(crate) struct View {
     pub(crate) name: String,
     /// Who leads, in words, with its address: if somebody does.
     pub(crate) leader: Option<String>,
+    /// Whether this controller has looked who leads.
+    pub(crate) has_looked: bool,
     /// Whether this controller may lead in a moment.
     pub(crate) is_open: bool,
     /// Why the cluster cannot be seen.
@@ -47,6 +49,7 @@ impl fmt::Display for View {
         match (&self.trouble, &self.leader) {
             (Some(trouble), _) => write!(f, ", and cannot see its cluster: {trouble}"),
             (None, Some(leader)) => write!(f, " of {leader}; call that one"),
+            (None, None) if !self.has_looked => f.write_str(", and has not seen yet who leads; call again"),
             (None, None) => f.write_str(", and no controller leads yet; call again"),
         }
     }
@@ -86,8 +89,12 @@ impl Waiting {
             .with_state(self.clone())
     }
 
-    fn now(&self) -> View {
-        self.view.borrow().clone()
+    /// What is known once this controller has looked, or could not: at its start that takes one read.
+    async fn known(&mut self) -> View {
+        let known = self.view.wait_for(|view| view.has_looked || view.trouble.is_some()).await;
+        // An error means that this is no standby any more.
+        let known = known.map(|view| view.clone()).ok();
+        known.unwrap_or_else(|| self.view.borrow().clone())
     }
 }
 
@@ -96,11 +103,11 @@ async fn grpc(mut waiting: Waiting, request: Request<Body>) -> Response<Body> {
         // An error means that this is no standby any more.
         let _ = waiting.view.wait_for(|view| !view.is_open).await;
     }
-    Status::unavailable(waiting.now().to_string()).into_http()
+    Status::unavailable(waiting.known().await.to_string()).into_http()
 }
 
-async fn rest(State(waiting): State<Waiting>) -> Response<Body> {
-    let body = json!({"error": {"code": "standby", "message": waiting.now().to_string()}});
+async fn rest(State(mut waiting): State<Waiting>) -> Response<Body> {
+    let body = json!({"error": {"code": "standby", "message": waiting.known().await.to_string()}});
     (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "1")], Json(body)).into_response()
 }
 
@@ -130,7 +137,7 @@ mod tests {
     }
 
     fn led() -> View {
-        View { leader: Some("c1 at http://127.0.0.1:7420".to_owned()), ..View::default() }
+        View { leader: Some("c1 at http://127.0.0.1:7420".to_owned()), has_looked: true, ..View::default() }
     }
 
     fn asked(path: &str) -> Request<Body> {
@@ -181,11 +188,27 @@ mod tests {
         assert!(poll(&mut session).is_ready());
     }
 
-    #[test]
-    fn a_standby_says_why_it_knows_no_leader() {
-        let (_sender, nobody) = waiting(View::default());
-        assert!(nobody.now().to_string().ends_with("and no controller leads yet; call again"));
-        let (_sender, blind) = waiting(View { trouble: Some("etcd is away".to_owned()), ..led() });
-        assert!(blind.now().to_string().ends_with("and cannot see its cluster: etcd is away"));
+    #[tokio::test]
+    async fn a_standby_says_why_it_knows_no_leader() {
+        let (_sender, mut nobody) = waiting(View { has_looked: true, ..View::default() });
+        assert!(nobody.known().await.to_string().ends_with("and no controller leads yet; call again"));
+        let trouble = Some("etcd is away".to_owned());
+        let (_sender, mut blind) = waiting(View { trouble, ..View::default() });
+        assert!(blind.known().await.to_string().ends_with("and cannot see its cluster: etcd is away"));
+        let (sender, mut gone) = waiting(View::default());
+        drop(sender);
+        assert!(gone.known().await.to_string().ends_with("and has not seen yet who leads; call again"));
+    }
+
+    #[tokio::test]
+    async fn no_call_is_answered_before_the_first_look() {
+        let (sender, waiting) = waiting(View::default());
+        let mut rest = Box::pin(waiting.rest().oneshot(asked("/v1/groups")));
+        let mut grpc = Box::pin(waiting.grpc().await.oneshot(asked("/tidegate.v1.Admin/Status")));
+        assert!(poll(&mut rest).is_pending() && poll(&mut grpc).is_pending());
+        sender.send_modify(|view| *view = View { name: view.name.clone(), ..led() });
+        assert!(text(rest.await.unwrap()).await.contains("c2 is a standby of c1"));
+        let said = grpc.await.unwrap();
+        assert!(Status::from_header_map(said.headers()).unwrap().message().contains("c2 is a standby of c1"));
     }
 }

@@ -89,6 +89,18 @@ async fn list(admin: &AdminClient<Channel>) -> Vec<v1::ControllerInfo> {
     reply.controllers
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_answer_of_a_standby_says_who_leads() {
+    let (model, folder) = (Arc::new(Model::new()), tempfile::tempdir().unwrap());
+    let (a, to_a) = member(&model, folder.path(), "a").await;
+    leads(&to_a).await;
+    let (b, to_b) = member(&model, folder.path(), "b").await;
+    let said = to_b.clone().status(v1::StatusRequest {}).await.unwrap_err();
+    assert!(said.message().contains("is a standby of a at http://"), "{said}");
+    b.shutdown().await.unwrap();
+    a.shutdown().await.unwrap();
+}
+
 #[test]
 fn a_controller_that_is_drained_hands_the_lead_over_and_does_not_take_it_back_while_another_one_runs() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();

@@ -158,20 +158,19 @@ impl Follower {
     /// # Errors
     /// The shared store cannot be read.
     pub fn look(&self) -> Result<Seen, StoreError> {
-        let (own, beat) = (self.calls.keys.own(), self.calls.keys.beat());
-        let both =
-            Transaction { then: vec![Step::Get(own.clone()), Step::Get(beat)], ..Transaction::default() };
-        let failed = |error: ConsensusError| StoreError::Shared {
-            operation: "look at the owner",
-            reason: error.to_string(),
-        };
-        let read = self.calls.once(&both).map_err(failed)?;
-        let mut found = read.found.into_iter();
-        let (row, beat) = (found.next().flatten(), found.next().flatten());
-        let owner = row.as_ref().map(|row| Owner::read(&row.value)).transpose();
-        let owner = owner.map_err(|reason| unfit(&own, reason))?;
-        let changed = |row: &Row| row.changed;
-        Ok(Seen { owner, own: row.as_ref().map_or(0, changed), beat: beat.as_ref().map_or(0, changed) })
+        look(&self.calls)
+    }
+
+    /// The same before anything is followed.
+    ///
+    /// # Errors
+    /// As of [`Self::look`], or the prefix is none.
+    pub fn look_once(
+        consensus: Arc<dyn Consensus>,
+        prefix: &str,
+        settings: Settings,
+    ) -> Result<Seen, StoreError> {
+        look(&Calls::new(consensus, prefix, settings)?)
     }
 
     /// Applies what was logged meanwhile.
@@ -372,6 +371,22 @@ impl Follower {
         };
         if there { Ok(()) } else { Err(stray(&self.calls, &*self.place, AHEAD)) }
     }
+}
+
+fn look(calls: &Calls) -> Result<Seen, StoreError> {
+    let (own, beat) = (calls.keys.own(), calls.keys.beat());
+    let both = Transaction { then: vec![Step::Get(own.clone()), Step::Get(beat)], ..Transaction::default() };
+    let failed = |error: ConsensusError| StoreError::Shared {
+        operation: "look at the owner",
+        reason: error.to_string(),
+    };
+    let read = calls.once(&both).map_err(failed)?;
+    let mut found = read.found.into_iter();
+    let (row, beat) = (found.next().flatten(), found.next().flatten());
+    let owner = row.as_ref().map(|row| Owner::read(&row.value)).transpose();
+    let owner = owner.map_err(|reason| unfit(&own, reason))?;
+    let changed = |row: &Row| row.changed;
+    Ok(Seen { owner, own: row.as_ref().map_or(0, changed), beat: beat.as_ref().map_or(0, changed) })
 }
 
 const OF_ONE: &str =
