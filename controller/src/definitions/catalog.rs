@@ -111,7 +111,8 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// Makes it that of a server with this capacity; the first new group gets `next_id`, or the id behind the last.
+    /// Makes it that of a server with this capacity, whose next new group gets `next_id`, or the id behind the last: ids
+    /// of groups that were dropped before anyone saw them are taken back.
     pub(crate) fn begin(&mut self, capacity: Option<Rate>, next_id: u32) {
         let last = self.entries.last_key_value().map_or(GroupId::DEFAULT.0, |(id, _)| id.0);
         self.next_id = next_id.max(last.max(GroupId::DEFAULT.0).saturating_add(1));
@@ -384,11 +385,6 @@ impl Catalog {
         if let Some(entry) = self.entries.remove(&id) {
             self.ids.remove(&entry.definition.name);
         }
-    }
-
-    /// Takes back ids of groups that were dropped before anyone saw them.
-    pub(crate) fn rewind(&mut self, next_id: u32) {
-        self.next_id = next_id;
     }
 
     /// The id of the next new group, whether or not there is room for one.

@@ -88,8 +88,6 @@ impl Service {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use tidegate_core::group::GroupId;
     use tidegate_proto::v1;
 
@@ -98,19 +96,19 @@ mod tests {
     use crate::store::RedbStore;
     use crate::store::records::{META_NEXT_GROUP, group_row, put_number};
 
-    /// Measures, by hand and in a release build: `GROUPS=1000000 cargo test --release -p tidegate-controller --lib
+    /// Measures, by hand and in a release build: `COUNT=1000000 cargo test --release -p tidegate-controller --lib
     /// what_a_start -- --ignored --nocapture`.
     #[test]
     #[ignore = "it measures"]
     fn what_a_start_takes_with_and_without_groups_that_are_held_ready() {
-        let count = std::env::var("GROUPS").map_or(100_000, |count| count.parse::<u32>().unwrap());
+        let count = std::env::var("COUNT").map_or(100_000, |count| count.parse::<u32>().unwrap());
         let folder = tempfile::tempdir().unwrap();
         let store: Arc<dyn Store> = Arc::new(RedbStore::open(&folder.path().join("store")).unwrap());
         let start = |held| {
-            let config = ServiceConfig::default();
-            let begun = Instant::now();
-            let service = Service::load_with(Arc::clone(&store), config, Clock::start(), held).unwrap();
-            (begun.elapsed(), service.lock().definitions.catalog().count())
+            let (config, clock) = (ServiceConfig::default(), Clock::start());
+            let begun = clock.now();
+            let service = Service::load_with(Arc::clone(&store), config, clock.clone(), held).unwrap();
+            (clock.now().since(begun), service.lock().definitions.catalog().count())
         };
         start(None);
         let mut batch = vec![put_number(META_NEXT_GROUP, u64::from(count) + 2)];
@@ -126,7 +124,7 @@ mod tests {
             let held = Groups::read(&*store).unwrap();
             let (rest, same) = start(Some(held));
             assert_eq!(groups, same);
-            eprintln!("{groups} groups: {all:?}; with those held ready: {rest:?}");
+            eprintln!("{groups} groups: {all}; with those held ready: {rest}");
         }
     }
 }

@@ -80,7 +80,8 @@ impl<'s> Draft<'s> {
                 None => self.state.definitions.catalog.remove(id),
             }
         }
-        self.state.definitions.catalog.rewind(self.next_group);
+        let catalog = &mut self.state.definitions.catalog;
+        catalog.begin(catalog.capacity(), self.next_group);
     }
 
     /// Groups that were put or removed, with their definitions before.
