@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use maud::{Markup, html};
+use tidegate_core::units::Ru;
 use tidegate_proto::v1;
 
 use crate::audit::Entry;
 use crate::chart::{COLOURS, Chart, HIDE, Series};
 use crate::form::Form;
 use crate::frame::{self, Place, form_key, warnings};
+use crate::groups::burst_left;
 use crate::history::{self, Bucket, Range};
 use crate::link::Link;
 use crate::present::{GroupNow, Present};
@@ -28,6 +30,8 @@ pub struct Group<'g> {
     pub now: &'g GroupNow,
     /// All groups that are seen.
     pub present: &'g Present,
+    /// Tokens that no node holds; `None` where nobody asks for any.
+    pub burst_left: Option<Ru>,
     /// The controller recovers.
     pub is_recovering: bool,
     /// What the chart shows.
@@ -143,7 +147,7 @@ impl Group<'_> {
                 }
                 div { dt { "Demand" } dd { (short(now.demand.0.into())) " RU/s" } }
                 div { dt { "Leased" } dd { (short(now.leased.0.into())) " RU/s" } }
-                div { dt { "Burst left" } dd { (short(now.pool.0.max(0).into())) " RU" } }
+                div { dt { "Burst left" } dd { (burst_left(self.burst_left)) @if self.burst_left.is_some() { " RU" } } }
                 div.warn[now.waiting > 0] { dt { "Waiting" } dd { (grouped(now.waiting.into())) } }
                 @if let Some(waits) = &now.waits {
                     div { dt { "Waits, last minute" } dd { (grouped(waits.ended.into())) small { ", " (grouped(waits.in_vain.into())) " in vain" } } }
@@ -295,6 +299,7 @@ mod tests {
         let group = Group {
             now: present.get("a").unwrap(),
             present: &present,
+            burst_left: None,
             is_recovering: false,
             range,
             seconds: &recent.seconds(),

@@ -1,8 +1,10 @@
 //! The list of groups, as a tree or sorted by a column.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use maud::{Markup, html};
+use tidegate_core::units::{Rate, Ru};
 
 use crate::csv;
 use crate::form::Form;
@@ -13,6 +15,23 @@ use crate::present::{GroupNow, Present};
 use crate::quantity::{grouped, short, span};
 use crate::viewer::Viewer;
 use crate::why::Why;
+
+/// Nodes that are named in a row.
+const NAMED: usize = 2;
+
+/// What nodes hold of a group, and what is left.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Tokens that no node holds; `None` where nobody asks for any.
+    pub burst_left: Option<Ru>,
+    /// Nodes with leases, each with its rate, the largest first; none where they are too many to be named.
+    pub rates: Vec<(String, Rate)>,
+}
+
+/// Tokens that no node holds.
+pub(crate) fn burst_left(left: Option<Ru>) -> String {
+    left.map_or_else(|| "–".to_owned(), |left| short(left.0.max(0).into()))
+}
 
 /// A column by which the list is sorted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,6 +45,8 @@ pub enum Sort {
     Demand,
     /// RU/s allowed.
     Limit,
+    /// RU waited for.
+    Backlog,
     /// Operations waiting.
     Waiting,
     /// How long they waited.
@@ -37,11 +58,12 @@ pub enum Sort {
 }
 
 impl Sort {
-    const ALL: [(Self, &'static str, &'static str); 8] = [
+    const ALL: [(Self, &'static str, &'static str); 9] = [
         (Self::Tree, "", "Group"),
         (Self::Limit, "limit", "Limit"),
         (Self::Used, "used", "Uses"),
         (Self::Demand, "demand", "Demand"),
+        (Self::Backlog, "backlog", "Backlog"),
         (Self::Waiting, "waiting", "Waiting"),
         (Self::Wait, "wait", "p99 wait"),
         (Self::Refused, "refused", "Refused"),
@@ -64,6 +86,7 @@ impl Sort {
             Self::Used => rate(group.used.0),
             Self::Demand => rate(group.demand.0),
             Self::Limit => group.limit().map_or(u128::MAX, |limit| rate(limit.0)),
+            Self::Backlog => rate(group.backlog.0),
             Self::Waiting => group.waiting.into(),
             Self::Wait => group.p99_wait_us().unwrap_or_default().into(),
             Self::Refused => group.throttled,
@@ -85,6 +108,8 @@ pub struct Groups<'g> {
     pub skip: usize,
     /// The controller recovers.
     pub is_recovering: bool,
+    /// What nodes hold of the groups that are shown.
+    pub held: BTreeMap<String, Held>,
 }
 
 impl Groups<'_> {
@@ -121,12 +146,17 @@ impl Groups<'_> {
                         th.number[sort != Sort::Tree] scope="col" aria-sort=[is_sorted.then_some(if sort == Sort::Tree { "ascending" } else { "descending" })] {
                             a href=(self.link().with("sort", word).with("skip", "")) id={ "sort-" (word) } { (name) }
                         } }
-                        th scope="col" { "Share of limit" } th.number scope="col" { "Leases" } } }
+                        th.number scope="col" { "Burst left" } th scope="col" { "Share of limit" } th.number scope="col" { "Leases" } th scope="col" { "By node" } } }
                     tbody { @for (depth, group) in shown { (self.row(*depth, group)) } }
                 } }
                 (paging::pages(&self.link(), self.skip, rows.len(), &html! { "; RU/s, totals in RU" }))
             }
         }
+    }
+
+    /// The names of the groups on this page.
+    pub fn shown(&self) -> Vec<&str> {
+        self.rows().into_iter().skip(self.skip).take(PAGE).map(|(_, group)| group.name()).collect()
     }
 
     /// All rows, in order, each with its depth in the tree.
@@ -159,15 +189,30 @@ impl Groups<'_> {
                 td.number { @match group.limit() { Some(limit) => (short(limit.0.into())), None => "none" } }
                 td.number { (short(group.used.0.into())) }
                 td.number { (short(group.demand.0.into())) }
+                td.number { (short(group.backlog.0.into())) }
                 td.number { (grouped(group.waiting.into())) }
                 td.number { @match group.p99_wait_us() { Some(us) => (span(us)), None => "–" } }
                 td.number { (grouped(group.throttled)) }
                 td.number { (short(i128::try_from(group.total.micro_ru).unwrap_or(i128::MAX))) }
+                td.number { (burst_left(self.held.get(group.name()).and_then(|held| held.burst_left))) }
                 td { @if let Some(percent) = percent {
                     svg.bar viewBox="0 0 100 8" preserveAspectRatio="none" role="img" aria-label={ (percent) " percent of its limit" } {
                         rect.full[percent >= 95] width=(percent.clamp(0, 100)) height="8" {} } } }
                 td.number { (group.leases) }
+                td.whole { (self.shares(group.name())) }
             }
+        }
+    }
+
+    /// Which nodes have which part of what is leased.
+    fn shares(&self, group: &str) -> Markup {
+        let rates = self.held.get(group).map_or(&[][..], |held| &held.rates);
+        let all = rates.iter().map(|(_, rate)| i128::from(rate.0)).sum::<i128>().max(1);
+        html! {
+            @for (at, (node, rate)) in rates.iter().take(NAMED).enumerate() {
+                @if at > 0 { ", " } bdi { (node) } " " (i128::from(rate.0) * 100 / all) " %"
+            }
+            @if let Some(others) = rates.len().checked_sub(NAMED + 1) { ", " (others + 1) " more" }
         }
     }
 
@@ -179,6 +224,7 @@ impl Groups<'_> {
             "limit_micro_ru_per_sec",
             "used_micro_ru_per_sec",
             "demand_micro_ru_per_sec",
+            "backlog_micro_ru",
             "waiting",
             "p99_wait_us",
             "refused",
@@ -194,6 +240,7 @@ impl Groups<'_> {
                 group.limit().map(|limit| limit.0.to_string()).unwrap_or_default(),
                 group.used.0.to_string(),
                 group.demand.0.to_string(),
+                group.backlog.0.to_string(),
                 group.waiting.to_string(),
                 group.p99_wait_us().map(|us| us.to_string()).unwrap_or_default(),
                 group.throttled.to_string(),
@@ -214,7 +261,7 @@ mod tests {
     use tidegate_core::waited::Summary;
 
     fn list<'p>(present: &'p Present, filter: &'p str, sort: &str, skip: usize) -> Groups<'p> {
-        Groups { present, filter, sort: Sort::parse(sort), skip, is_recovering: false }
+        Groups { present, filter, sort: Sort::parse(sort), skip, is_recovering: false, held: BTreeMap::new() }
     }
 
     fn names<'g>(groups: &'g Groups<'_>) -> Vec<(usize, &'g str)> {
@@ -253,6 +300,21 @@ mod tests {
         assert!(text.contains(">327 ms<") && text.contains(">80 µs<") && text.contains(">–<"), "{text}");
         let csv = list.csv();
         assert!(csv.contains(",p99_wait_us,") && csv.contains(",327680,") && csv.contains(",,"), "{csv}");
+    }
+
+    #[test]
+    fn what_is_left_and_waited_for_is_shown_and_who_holds_the_leases() {
+        let a = GroupNow { backlog: Ru::whole(8), ..group("a", "", 10, 1) };
+        let present = Present::of(1, [a, group("b", "", 10, 1)]);
+        let mut list = list(&present, "", "backlog", 0);
+        assert_eq!((names(&list), list.shown()), (vec![(0, "a"), (0, "b")], vec!["a", "b"]));
+        let node = |name: &str, rate| (name.to_owned(), Rate::whole(rate));
+        let rates = vec![node("<n>", 6), node("o", 3), node("p", 1), node("q", 0)];
+        list.held.insert("a".to_owned(), Held { burst_left: Some(Ru::whole(7)), rates });
+        let text = list.live().into_string();
+        assert!(text.contains(">7<") && text.contains(">8<") && text.contains(">–</td><td><svg"), "{text}");
+        assert!(text.contains("<bdi>&lt;n&gt;</bdi> 60 %, <bdi>o</bdi> 30 %, 2 more"), "{text}");
+        assert!(list.csv().contains(",8000000,"), "{}", list.csv());
     }
 
     #[test]

@@ -23,8 +23,6 @@ pub struct GroupNow {
     pub leased: Rate,
     /// RU/s that its operations ask for, with all groups below.
     pub demand: Rate,
-    /// Tokens that no node holds.
-    pub pool: Ru,
     /// RU that operations wait for.
     pub backlog: Ru,
     /// RU that its nodes owe.
@@ -63,7 +61,6 @@ impl GroupNow {
             used: Rate::ZERO,
             leased: Rate::ZERO,
             demand: Rate::ZERO,
-            pool: Ru::ZERO,
             backlog: Ru::ZERO,
             debt: Ru::ZERO,
             waiting: 0,

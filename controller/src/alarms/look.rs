@@ -139,7 +139,6 @@ pub(super) fn why(service: &Service, key: &Key) -> Option<Why> {
             used: Rate::ZERO,
             leased: view.committed,
             demand: view.demand,
-            pool: view.pool,
             backlog: of.backlog,
             debt: of.debt,
             // It may be one whose operations do not wait and are refused at once.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_console::audit::Entry;
+use tidegate_console::groups::Held;
 use tidegate_console::history::Bucket;
 use tidegate_console::present::{Charged, Present, Tree};
 use tidegate_console::samples::Seconds;
@@ -17,11 +18,15 @@ use crate::error::AdminError;
 use crate::grpc::statement_row;
 use crate::identity::Sight;
 use crate::message;
+use crate::name::GroupName;
 
 /// Changes of a group that its page shows; the log has pages of the others.
 const CHANGES: u32 = 10;
 /// Bindings that the page of a group shows.
 const BINDINGS: u32 = 200;
+/// Leases of a group of which the list of groups says which nodes hold them: who reads shares of more of them looks at the
+/// group's page, and a page of groups is read under the lock.
+const MOST_SPLIT: usize = 100;
 /// Statements that are listed beside other things.
 const DEAREST: u32 = 5;
 
@@ -90,7 +95,7 @@ impl Web {
         for row in rows {
             let Some(group) = present.group_mut(row.group.as_str()) else { continue };
             (group.leased, group.demand) = (row.view.committed, row.view.demand);
-            (group.pool, group.leases) = (row.view.pool, row.view.leases);
+            group.leases = row.view.leases;
             (group.waiting, group.backlog) = (row.waiting.waiting, row.waiting.backlog);
             group.debt = row.waiting.debt;
             group.quota = row.quota.map(message::quota_state).map(Box::new);
@@ -107,6 +112,16 @@ impl Web {
             }
         };
         Ok(Read { second, present, seconds: Arc::new(seconds), revision, tree })
+    }
+
+    /// What is left of the burst of groups that the viewer sees, and which nodes hold their leases.
+    pub(super) fn held(&self, groups: &[&str]) -> BTreeMap<String, Held> {
+        let state = self.service.lock();
+        let of = |name: &&str| {
+            let held = state.held(&GroupName::parse(name).ok()?, MOST_SPLIT)?;
+            Some(((*name).to_owned(), Held { burst_left: held.burst_left, rates: held.rates }))
+        };
+        groups.iter().filter_map(of).collect()
     }
 
     fn definitions(&self, visitor: &Visitor) -> Result<Vec<Arc<v1::Group>>, AdminError> {

@@ -154,7 +154,11 @@ fn groups(
 ) -> Result<Shown, AdminError> {
     let (present, _) = web.now(visitor)?;
     let is_recovering = web.is_recovering();
-    let groups = Groups { present: &present, filter, sort: Sort::parse(sort), skip, is_recovering };
+    let (sort, held) = (Sort::parse(sort), BTreeMap::new());
+    let mut groups = Groups { present: &present, filter, sort, skip, is_recovering, held };
+    if part != Part::Csv {
+        groups.held = web.held(&groups.shown());
+    }
     Ok(match part {
         Part::Page => Shown::Markup(groups.page(&visitor.viewer)),
         Part::Live => Shown::Markup(groups.live()),
@@ -194,6 +198,7 @@ fn group(
     let group = Group {
         now,
         present: &present,
+        burst_left: web.held(&[name]).remove(name).and_then(|held| held.burst_left),
         is_recovering: web.is_recovering(),
         range,
         seconds: &seconds,
