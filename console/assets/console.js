@@ -1,6 +1,6 @@
 "use strict";
 // What a page cannot do by itself: times in the viewer's zone, values under the pointer, the live part, checks as one
-// types. Without this script pages are as of their moment, and all forms work.
+// types, tables as they are shown as CSV. Without this script pages are as of their moment, and all forms work.
 
 // Moments are written in UTC by the controller.
 function localise(root) {
@@ -39,6 +39,48 @@ function put(live, markup) {
   if (again) again.focus({ preventScroll: true });
   const column = pointed === null ? null : live.querySelectorAll(".column")[pointed];
   if (column) read(column);
+  offer();
+}
+
+// A cell as console/src/csv.rs writes it: one that a spreadsheet would run as a formula is marked as text.
+function cell(of) {
+  const bar = of.querySelector("svg[aria-label]");
+  let text = (of.innerText.trim() || (bar ? bar.getAttribute("aria-label") : "")).replace(/\s+/g, " ");
+  if (/^[=+\-@]/.test(text) && !/^-?[0-9.]*$/.test(text)) text = "'" + text;
+  return /[",]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
+}
+
+function save(table, name) {
+  const lines = [...table.rows].map((row) => [...row.cells].map(cell).join(",") + "\r\n");
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([lines.join("")], { type: "text/csv" }));
+  link.download = name.toLowerCase().replace(/[^a-z0-9]+/g, "-") + ".csv";
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+// The tables of the page, each by its caption, the title of its part, or that of the page.
+const tables = () => [...document.querySelectorAll("main table")];
+function called(table) {
+  const part = table.closest("[aria-labelledby], [aria-label]");
+  const title = part && document.getElementById(part.getAttribute("aria-labelledby"));
+  return (table.caption || title || document.querySelector("h1")).textContent;
+}
+
+// Buttons that save what is shown; those that are right stay, and with them the focus.
+function offer() {
+  const place = document.getElementById("as-csv");
+  const names = tables().map(called);
+  if (place.dataset.names === String(names)) return;
+  place.dataset.names = String(names);
+  place.hidden = names.length === 0;
+  place.replaceChildren("As CSV:", ...names.map((name, at) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = name;
+    button.addEventListener("click", () => save(tables()[at], name));
+    return button;
+  }));
 }
 
 function follow(live) {
@@ -134,6 +176,7 @@ function replay(form) {
 }
 
 localise(document);
+offer();
 const live = document.getElementById("live");
 if (live) follow(live);
 const form = document.querySelector("form[data-check]");

@@ -82,7 +82,9 @@ pub fn page(title: &str, place: Option<Place>, viewer: Option<&Viewer>, content:
                     a.brand href=(Place::Overview.link()) { "tidegate" }
                     @if let Some(viewer) = viewer { (navigation(place, viewer)) (who(viewer)) }
                 }
-                main #content tabindex="-1" { h1 { bdi { (title) } } (content) }
+                main #content tabindex="-1" { h1 { bdi { (title) } } (content)
+                    // The script fills it.
+                    nav #as-csv aria-label="Tables of this page as CSV" hidden {} }
             }
         }
     }

@@ -140,6 +140,60 @@ async fn values_are_read_under_the_pointer_and_a_legend_leaves_groups_out() {
     site.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn each_table_of_a_page_is_saved_as_it_is_shown() {
+    let mut site = site().await;
+    let load = site.load("shop-web").await;
+    let driver = Browser::start().unwrap();
+    let tab = tab(&driver, SCREENS[1].0, false).await;
+    // What a button saves, as a browser gets it.
+    let keep = "const make = URL.createObjectURL; window.saved = '';
+        URL.createObjectURL = of => { of.text().then(text => { window.saved = text; }); return make.call(URL, of) }";
+    let press = |name: &str| {
+        format!(
+            "[...document.querySelectorAll('#as-csv button')].find(of => of.textContent === '{name}').click()"
+        )
+    };
+    for (path, table, lines) in [
+        (
+            "/console/prices?cpu_ns=3000000&write_bytes=4096",
+            "Tables",
+            "RU a unit of,Active: tidb-v1 version 1\r\ncpu_ns,1/3000000\r\n",
+        ),
+        (
+            "/console/prices?cpu_ns=3000000&write_bytes=4096",
+            "RU by cause",
+            "CPU,1 RU,7 %,\r\nRead,0 RU,0 %,\r\nWrite,12 RU,92 %,\r\n",
+        ),
+        ("/console/statements", "Statements", "Template,Group,RU,Mean RU,Most RU,"),
+        (
+            "/console/groups",
+            "Groups",
+            "Group,Limit,Uses,Demand,Backlog,Waiting,p99 wait,Refused,Total,Burst left,Share of limit,Leases,By node\r\ndefault,none,0,",
+        ),
+        ("/console/groups/shop", "Definition", "parent,"),
+    ] {
+        tab.open(&site.url(path)).await;
+        tab.run(keep).await;
+        tab.run(&press(table)).await;
+        tab.until("a table", "return window.saved !== ''").await;
+        let saved = tab.run("return window.saved").await;
+        assert!(saved.as_str().unwrap().starts_with(lines), "{table} at {path}: {saved}");
+    }
+    // A live part that is made again leaves the buttons be.
+    tab.open(&site.url("/console/groups")).await;
+    tab.run(
+        "document.querySelector('#as-csv button').focus(); document.querySelector('#live table').id = 'old'",
+    )
+    .await;
+    tab.until("news", "return !document.getElementById('old')").await;
+    assert_eq!(tab.run("return document.activeElement.textContent").await, "Groups");
+    assert_eq!(tab.complaints().await, Vec::<String>::new());
+    tab.close().await;
+    drop(load);
+    site.stop().await;
+}
+
 /// Takes a picture of each page: `tests/screenshots` runs it, and says where they are.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "makes pictures for people; tests/screenshots runs it"]
