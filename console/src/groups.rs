@@ -98,21 +98,28 @@ impl Sort {
 /// What the list shows.
 #[derive(Clone, Debug)]
 pub struct Groups<'g> {
-    /// All groups that are seen.
-    pub present: &'g Present,
-    /// Only those with this in the name.
-    pub filter: &'g str,
-    /// In this order.
-    pub sort: Sort,
-    /// Rows that were shown on the pages before.
-    pub skip: usize,
-    /// The controller recovers.
-    pub is_recovering: bool,
+    present: &'g Present,
+    filter: &'g str,
+    sort: Sort,
+    skip: usize,
+    is_recovering: bool,
+    /// All of them in order, each with its depth in the tree.
+    rows: Vec<(usize, &'g GroupNow)>,
     /// What nodes hold of the groups that are shown.
     pub held: BTreeMap<String, Held>,
 }
 
-impl Groups<'_> {
+impl<'g> Groups<'g> {
+    /// Those of all groups with this in the name, in this order, without so many that were shown on the pages before.
+    pub fn of(
+        present: &'g Present,
+        (filter, sort, skip): (&'g str, Sort, usize),
+        is_recovering: bool,
+    ) -> Self {
+        let rows = rows(present, filter, sort);
+        Self { present, filter, sort, skip, is_recovering, rows, held: BTreeMap::new() }
+    }
+
     /// The address of this view.
     pub fn link(&self) -> Link {
         paging::from(Place::Groups.link().with("q", self.filter).with("sort", self.sort.word()), self.skip)
@@ -135,10 +142,8 @@ impl Groups<'_> {
 
     /// The part that follows the present.
     pub fn live(&self) -> Markup {
-        let rows = self.rows();
-        let shown = rows.iter().skip(self.skip).take(PAGE);
         html! {
-            @if rows.is_empty() {
+            @if self.rows.is_empty() {
                 p.empty { @if self.filter.is_empty() { "There is no group that you see." } @else { "No group has this in its name." } }
             } @else {
                 div.scrolls tabindex="0" role="group" aria-label="Groups" { table {
@@ -147,35 +152,20 @@ impl Groups<'_> {
                             a href=(self.link().with("sort", word).with("skip", "")) id={ "sort-" (word) } { (name) }
                         } }
                         th.number scope="col" { "Burst left" } th scope="col" { "Share of limit" } th.number scope="col" { "Leases" } th scope="col" { "By node" } } }
-                    tbody { @for (depth, group) in shown { (self.row(*depth, group)) } }
+                    tbody { @for (depth, group) in self.on_page() { (self.row(*depth, group)) } }
                 } }
-                (paging::pages(&self.link(), self.skip, rows.len(), &html! { "; RU/s, totals in RU" }))
+                (paging::pages(&self.link(), self.skip, self.rows.len(), &html! { "; RU/s, totals in RU" }))
             }
         }
     }
 
     /// The names of the groups on this page.
     pub fn shown(&self) -> Vec<&str> {
-        self.rows().into_iter().skip(self.skip).take(PAGE).map(|(_, group)| group.name()).collect()
+        self.on_page().map(|(_, group)| group.name()).collect()
     }
 
-    /// All rows, in order, each with its depth in the tree.
-    fn rows(&self) -> Vec<(usize, &GroupNow)> {
-        let mut rows = self.present.tree();
-        let wanted = self.filter.to_lowercase();
-        if !wanted.is_empty() {
-            rows.retain(|(_, group)| group.name().contains(&wanted));
-        }
-        if self.sort != Sort::Tree {
-            rows.sort_by(|(_, one), (_, other)| {
-                let by = |group| Reverse(self.sort.key(group));
-                by(*one).cmp(&by(*other)).then_with(|| one.name().cmp(other.name()))
-            });
-        }
-        if self.sort != Sort::Tree || !wanted.is_empty() {
-            rows.iter_mut().for_each(|(depth, _)| *depth = 0);
-        }
-        rows
+    fn on_page(&self) -> impl Iterator<Item = &(usize, &'g GroupNow)> {
+        self.rows.iter().skip(self.skip).take(PAGE)
     }
 
     fn row(&self, depth: usize, group: &GroupNow) -> Markup {
@@ -232,7 +222,7 @@ impl Groups<'_> {
             "leases",
             "why",
         ];
-        let rows = self.rows().into_iter().map(|(_, group)| {
+        let rows = self.rows.iter().map(|(_, group)| {
             let why = Why::of(self.present, group, self.is_recovering);
             vec![
                 group.name().to_owned(),
@@ -253,6 +243,24 @@ impl Groups<'_> {
     }
 }
 
+fn rows<'g>(present: &'g Present, filter: &str, sort: Sort) -> Vec<(usize, &'g GroupNow)> {
+    let mut rows = present.tree();
+    let wanted = filter.to_lowercase();
+    if !wanted.is_empty() {
+        rows.retain(|(_, group)| group.name().contains(&wanted));
+    }
+    if sort != Sort::Tree {
+        rows.sort_by(|(_, one), (_, other)| {
+            let by = |group| Reverse(sort.key(group));
+            by(*one).cmp(&by(*other)).then_with(|| one.name().cmp(other.name()))
+        });
+    }
+    if sort != Sort::Tree || !wanted.is_empty() {
+        rows.iter_mut().for_each(|(depth, _)| *depth = 0);
+    }
+    rows
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -261,11 +269,11 @@ mod tests {
     use tidegate_core::waited::Summary;
 
     fn list<'p>(present: &'p Present, filter: &'p str, sort: &str, skip: usize) -> Groups<'p> {
-        Groups { present, filter, sort: Sort::parse(sort), skip, is_recovering: false, held: BTreeMap::new() }
+        Groups::of(present, (filter, Sort::parse(sort), skip), false)
     }
 
     fn names<'g>(groups: &'g Groups<'_>) -> Vec<(usize, &'g str)> {
-        groups.rows().into_iter().map(|(depth, group)| (depth, group.name())).collect()
+        groups.rows.iter().map(|(depth, group)| (*depth, group.name())).collect()
     }
 
     #[test]

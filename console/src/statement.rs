@@ -151,21 +151,24 @@ mod tests {
     use crate::statements::tests::row;
 
     fn page(row: &v1::StatementRow, last: &str, may_change: bool) -> String {
-        let history = [Bucket { start_s: 7_200, parts: [60_000_000, 0, 0, 0, 0] }];
-        let (unix_s, hidden) = (9_000, &[][..]);
+        charted(row, (last, [60_000_000, 0, 0, 0, 0]), &[], may_change)
+    }
+
+    fn charted(
+        row: &v1::StatementRow,
+        (last, parts): (&str, [i128; 5]),
+        hidden: &[String],
+        may_change: bool,
+    ) -> String {
+        let (history, unix_s) = ([Bucket { start_s: 7_200, parts }], 9_000);
         let page = Statement { row, last, history: &history, unix_s, hidden, watches: &[], runaways: &[] };
         page.page(&viewer(may_change, true)).into_string()
     }
 
     #[test]
     fn its_legend_names_causes_and_leaves_them_out() {
-        let history = [Bucket { start_s: 7_200, parts: [60_000_000, 60_000_000, 0, 0, 0] }];
-        let (row, last, unix_s) = (&row("select ?"), "", 9_000);
-        let of = |hidden: &[String]| {
-            let page =
-                Statement { row, last, history: &history, unix_s, hidden, watches: &[], runaways: &[] };
-            page.page(&viewer(true, true)).into_string()
-        };
+        let (row, parts) = (row("select ?"), [60_000_000, 60_000_000, 0, 0, 0]);
+        let of = |hidden: &[String]| charted(&row, ("", parts), hidden, true);
         let text = of(&[]);
         assert!(text.contains("<th scope=\"col\">Cause</th>") && text.contains("hide=CPU"), "{text}");
         assert!(text.contains("T02:00:00Z|2 RU/s") && !text.contains("aria-pressed=\"false\""), "{text}");

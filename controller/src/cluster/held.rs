@@ -63,7 +63,8 @@ mod tests {
     use crate::store::Table;
     use crate::store::records::{group_key, group_row};
     use crate::store::replicated::tests::memory::Memory;
-    use crate::store::replicated::{Follower, Owner, ReplicatedStore, Settings};
+    use crate::store::replicated::tests::owner;
+    use crate::store::replicated::{Follower, ReplicatedStore, Settings};
 
     fn group(id: u32) -> Write {
         let group = v1::Group { name: format!("g{id}"), ru_per_sec: "9".to_owned(), ..v1::Group::default() };
@@ -78,15 +79,8 @@ mod tests {
     }
 
     fn take(follower: Follower) -> ReplicatedStore {
-        let owner = Owner {
-            controller: "a".to_owned(),
-            instance: 1,
-            addresses: Vec::new(),
-            fence_ms: 1_000,
-            clean: false,
-        };
         let seen = follower.look().unwrap();
-        follower.take(&seen, &owner).unwrap()
+        follower.take(&seen, &owner("a")).unwrap()
     }
 
     #[test]

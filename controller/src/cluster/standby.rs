@@ -164,7 +164,7 @@ impl Standby {
     /// Begins to follow. The file may have to be built first, so who leads is shown before.
     fn follow(&self, held: &Arc<Held>) -> Result<Follower, StoreError> {
         let seen = Follower::look_once(Arc::clone(&self.consensus), &self.prefix, self.settings.clone())?;
-        let speaks = seen.owner.filter(|owner| !owner.clean && self.before != Some(owner.instance));
+        let speaks = seen.owner.filter(|owner| !self.has_left(owner));
         if let Some(owner) = speaks.as_ref().filter(|owner| owner.controller == self.me.controller) {
             self.warn_of_namesake(owner);
         }
@@ -202,6 +202,11 @@ impl Standby {
         Next::Wait(look_every(own))
     }
 
+    /// Whether an owner stopped in order, or was this process.
+    fn has_left(&self, owner: &Owner) -> bool {
+        owner.clean || self.before == Some(owner.instance)
+    }
+
     fn rests(&self) -> bool {
         self.roster.as_ref().is_some_and(|roster| roster.rests())
     }
@@ -224,7 +229,7 @@ impl Standby {
             self.show(None, may_take);
             return Next::Take { seen, silent: false };
         };
-        if owner.clean || self.before == Some(owner.instance) {
+        if self.has_left(owner) {
             self.show(None, may_take);
             return Next::Take { seen, silent: true };
         }

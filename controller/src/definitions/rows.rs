@@ -187,20 +187,13 @@ impl Groups {
 
 #[cfg(test)]
 mod tests {
+    use rand::rngs::StdRng;
+    use rand::{RngExt as _, SeedableRng as _};
     use tidegate_proto::v1;
 
     use super::*;
     use crate::store::RedbStore;
     use crate::store::records::group_key;
-
-    /// Below `n`, by SplitMix64.
-    fn draw(seed: &mut u64, n: usize) -> usize {
-        *seed = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = *seed;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        usize::try_from((mixed ^ (mixed >> 31)) % n as u64).unwrap()
-    }
 
     fn definition(name: &str, parent: &str, rate: usize, target: &str) -> Definition {
         let text = v1::Group {
@@ -230,14 +223,14 @@ mod tests {
 
     /// A leader of groups that a seed draws: as much of one as makes rows.
     struct Leader {
-        seed: u64,
+        random: StdRng,
         next: u32,
         groups: BTreeMap<u32, Definition>,
     }
 
     impl Leader {
         fn any(&mut self) -> Option<u32> {
-            let at = draw(&mut self.seed, self.groups.len().max(1));
+            let at = self.random.random_range(0..self.groups.len().max(1));
             self.groups.keys().nth(at).copied()
         }
 
@@ -252,15 +245,15 @@ mod tests {
         fn name_of_another(&mut self, not: Option<u32>) -> String {
             let other = self.any().filter(|other| not.is_none_or(|not| *other < not));
             other
-                .filter(|_| draw(&mut self.seed, 3) > 0)
+                .filter(|_| self.random.random_range(0..3) > 0)
                 .map_or_else(String::new, |other| self.groups[&other].name.as_str().to_owned())
         }
 
         fn write(&mut self) -> Write {
             let known = self.any();
             let (parent, target) = (self.name_of_another(known), self.name_of_another(known));
-            let (rate, longest) = (draw(&mut self.seed, 9), 1 + draw(&mut self.seed, 9) as u64);
-            match (draw(&mut self.seed, 5), known) {
+            let (rate, longest) = (self.random.random_range(0..9), 1 + self.random.random_range(0..9));
+            match (self.random.random_range(0..5), known) {
                 (0 | 1, Some(id)) if self.is_free(&self.groups[&id].name) => {
                     self.groups.remove(&id);
                     delete(id)
@@ -273,7 +266,7 @@ mod tests {
                     put(id, &changed, longest)
                 }
                 _ => {
-                    let name = format!("g{}", draw(&mut self.seed, 12));
+                    let name = format!("g{}", self.random.random_range(0..12));
                     if self.groups.values().any(|of| of.name.as_str() == name) {
                         return delete(9_999);
                     }
@@ -293,10 +286,10 @@ mod tests {
         for seed in 0..40 {
             let (_folder, store) = store();
             let mut kept = Groups::read(&store).unwrap();
-            let mut leader = Leader { seed, next: 1, groups: BTreeMap::new() };
+            let mut leader = Leader { random: StdRng::seed_from_u64(seed), next: 1, groups: BTreeMap::new() };
             for round in 0..40 {
                 // What a follower applies at once may be several changes of one group.
-                let writes = 1 + draw(&mut leader.seed, 6);
+                let writes = 1 + leader.random.random_range(0..6);
                 let batch: Vec<Write> = (0..writes).map(|_| leader.write()).collect();
                 store.commit(&batch).unwrap();
                 kept.change(&batch).unwrap();

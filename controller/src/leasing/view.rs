@@ -76,14 +76,6 @@ pub struct GroupRow {
     pub warmth: Option<WarmthView>,
 }
 
-/// What nodes hold of a group, and what is left.
-pub(crate) struct Held {
-    /// Tokens that no node holds; `None` where nobody asks for any.
-    pub(crate) burst_left: Option<Ru>,
-    /// The nodes with leases, each with its rate, the largest first.
-    pub(crate) rates: Vec<(String, Rate)>,
-}
-
 /// Leases, and the groups they belong to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaseTable {
@@ -176,18 +168,17 @@ impl State {
         Ok((rows, truncated))
     }
 
-    /// What is left of a group's burst, and the nodes that hold its leases, unless they are more than this.
-    pub(crate) fn held(&self, group: &GroupName, most: usize) -> Option<Held> {
+    /// A group, and the nodes that hold its leases, each with its rate, the largest first; none if they are more than
+    /// this.
+    pub(crate) fn held(&self, group: &GroupName, most: usize) -> Option<(GroupView, Vec<(String, Rate)>)> {
         let engine = &self.leasing.engine;
         let id = self.definitions.catalog().id(group)?;
         let view = engine.group_view(id)?;
-        // What fills up while nobody asks is counted when somebody does.
-        let burst_left = (view.committed > Rate::ZERO).then_some(view.pool);
         let rate = |lease: LeaseView| Some((self.leasing.clients.identity(lease.client)?.0, lease.rate));
         let leases = (view.leases <= most).then(|| engine.leases(id));
         let mut rates: Vec<_> = leases.into_iter().flatten().filter_map(rate).collect();
         rates.sort_by(|(one, less), (other, more)| more.cmp(less).then_with(|| one.cmp(other)));
-        Some(Held { burst_left, rates })
+        Some((view, rates))
     }
 
     fn group_row(&self, (id, name): (GroupId, &GroupName), now: Time) -> Option<GroupRow> {

@@ -8,6 +8,8 @@ use tidegate_console::groups::Held;
 use tidegate_console::history::Bucket;
 use tidegate_console::present::{Charged, Present, Tree};
 use tidegate_console::samples::Seconds;
+use tidegate_core::units::{Rate, Ru};
+use tidegate_core::view::GroupView;
 use tidegate_core::waited::Waited;
 use tidegate_proto::v1;
 
@@ -118,8 +120,8 @@ impl Web {
     pub(super) fn held(&self, groups: &[&str]) -> BTreeMap<String, Held> {
         let state = self.service.lock();
         let of = |name: &&str| {
-            let held = state.held(&GroupName::parse(name).ok()?, MOST_SPLIT)?;
-            Some(((*name).to_owned(), Held { burst_left: held.burst_left, rates: held.rates }))
+            let (view, rates) = state.held(&GroupName::parse(name).ok()?, MOST_SPLIT)?;
+            Some(((*name).to_owned(), Held { burst_left: burst_left(&view), rates }))
         };
         groups.iter().filter_map(of).collect()
     }
@@ -205,4 +207,9 @@ impl Web {
         entries.truncate(shown);
         Ok((entries.into_iter().map(typed::entry).collect(), more))
     }
+}
+
+/// Tokens of a group that no node holds. What fills up while nobody asks for any is counted when somebody does.
+pub(super) fn burst_left(view: &GroupView) -> Option<Ru> {
+    (view.committed > Rate::ZERO).then_some(view.pool)
 }

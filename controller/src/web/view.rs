@@ -13,6 +13,7 @@ use tidegate_console::overview::{NodeCount, Overview};
 use tidegate_console::quantity::utc;
 use tidegate_console::{csv, history};
 
+use super::gather::burst_left;
 use super::visitor::Visitor;
 use super::{Web, typed};
 use crate::error::AdminError;
@@ -154,8 +155,7 @@ fn groups(
 ) -> Result<Shown, AdminError> {
     let (present, _) = web.now(visitor)?;
     let is_recovering = web.is_recovering();
-    let (sort, held) = (Sort::parse(sort), BTreeMap::new());
-    let mut groups = Groups { present: &present, filter, sort, skip, is_recovering, held };
+    let mut groups = Groups::of(&present, (filter, Sort::parse(sort), skip), is_recovering);
     if part != Part::Csv {
         groups.held = web.held(&groups.shown());
     }
@@ -186,8 +186,9 @@ fn group(
         let buckets = if range == Range::Live { web.buckets(visitor, name, (86_400, 60))? } else { buckets };
         return Ok(Shown::Csv("group", history_csv(&buckets)));
     }
-    let leases =
-        message::leases_reply(web.service.leasing().seen_by(visitor.identity()).leases(name)?).leases;
+    let table = web.service.leasing().seen_by(visitor.identity()).leases(name)?;
+    let burst_left = table.groups.first().and_then(|row| burst_left(&row.view));
+    let leases = message::leases_reply(table).leases;
     let is_page = part == Part::Page;
     let (bindings, dearest, changes) = if is_page {
         (web.bindings(visitor, name)?, web.dearest(visitor, name)?, web.changes(visitor, name)?)
@@ -198,7 +199,7 @@ fn group(
     let group = Group {
         now,
         present: &present,
-        burst_left: web.held(&[name]).remove(name).and_then(|held| held.burst_left),
+        burst_left,
         is_recovering: web.is_recovering(),
         range,
         seconds: &seconds,

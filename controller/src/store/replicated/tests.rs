@@ -44,7 +44,7 @@ fn settings(patience_ms: u64) -> Settings {
     }
 }
 
-fn owner(name: &str) -> Owner {
+pub(crate) fn owner(name: &str) -> Owner {
     Owner { controller: name.to_owned(), instance: 1, addresses: Vec::new(), fence_ms: 1_000, clean: false }
 }
 
