@@ -14,6 +14,8 @@ use crate::what_if::{self, Past, Replay};
 pub const REVISION: &str = "expected_revision";
 /// The button that only checks.
 pub const CHECK: &str = "check";
+/// The button that proposes the change, to be compared with what is in force.
+pub const PROPOSE: &str = "propose";
 
 /// How a field is filled in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,14 +74,7 @@ impl Effect {
         html! {
             (faults(&self.faults))
             @if self.faults.is_empty() {
-                @if self.changed.is_empty() { p { "Nothing changes." } } @else {
-                    table { caption { "What changes" }
-                        thead { tr { th scope="col" { "Field" } th scope="col" { "Now" } th scope="col" { "Then" } } }
-                        tbody { @for changed in &self.changed { tr {
-                            th scope="row" { code { (changed.field) } } td { bdi { (shown(&changed.before)) } } td { bdi { (shown(&changed.after)) } }
-                        } } }
-                    }
-                }
+                @if self.changed.is_empty() { p { "Nothing changes." } } @else { (changes(&self.changed)) }
                 @if let Some((above, of)) = self.above {
                     p.warn[above > 0] { "In " b { (grouped(above as u128)) } " of the last " (grouped(of as u128))
                         " minutes with use, it and the groups below used more than the new limit." }
@@ -97,6 +92,18 @@ impl Effect {
     /// What is wrong with a field.
     fn fault(&self, field: &str) -> Option<&str> {
         self.faults.iter().find(|(of, _)| of == field).map(|(_, message)| message.as_str())
+    }
+}
+
+/// Fields with their values now and then.
+pub(crate) fn changes(changed: &[Changed]) -> Markup {
+    html! {
+        table { caption { "What changes" }
+            thead { tr { th scope="col" { "Field" } th scope="col" { "Now" } th scope="col" { "Then" } } }
+            tbody { @for changed in changed { tr {
+                th scope="row" { code { (changed.field) } } td { bdi { (shown(&changed.before)) } } td { bdi { (shown(&changed.after)) } }
+            } } }
+        }
     }
 }
 
@@ -172,6 +179,7 @@ impl Form<'_> {
                     div.buttons {
                         button.main type="submit" { @if self.group.is_some() { "Save" } @else { "Create" } }
                         button type="submit" name=(CHECK) value="1" { "Only check" }
+                        @if self.group.is_some() { button type="submit" name=(PROPOSE) value="1" { "Propose" } }
                         a href=(self.group.map_or_else(|| Place::Groups.link(), Link::group)) { "Cancel" }
                     }
                 }

@@ -14,11 +14,11 @@ use crate::groups::burst_left;
 use crate::history::{self, Bucket, Range};
 use crate::link::Link;
 use crate::present::{GroupNow, Present};
-use crate::quantity::{amount, grouped, rate, short, span};
+use crate::quantity::{amount, grouped, moment, rate, short, span};
 use crate::samples::Seconds;
 use crate::viewer::Viewer;
 use crate::why::Why;
-use crate::{audit, removal, statement, statements};
+use crate::{audit, proposal, removal, statement, statements};
 
 /// The parameter of the range.
 pub const RANGE: &str = "range";
@@ -46,6 +46,8 @@ pub struct Group<'g> {
     pub leases: &'g [v1::LeaseInfo],
     /// Warnings about its definition.
     pub warnings: &'g [String],
+    /// A change of it that is proposed.
+    pub proposal: Option<&'g v1::Proposal>,
     /// Its bindings.
     pub bindings: &'g [v1::Binding],
     /// Its dearest statements.
@@ -68,6 +70,10 @@ impl Group<'_> {
         let content = html! {
             (self.place())
             (warnings(self.warnings))
+            @if let Some(proposed) = self.proposal {
+                p.notice { "A change of " (proposed.fields.join(", ")) " is proposed, since " (moment(proposed.proposed_unix_s.saturating_mul(1_000))) ": "
+                    a href=(proposal::link(name)) { "see it beside what is in force" } "." }
+            }
             @if viewer.may_change {
                 div.buttons { a.button href=(Form::link(Some(name))) { "Change" } a.button href=(removal::link(name)) { "Delete" }
                     a.button href=(Form::link(None).with("parent", name)) { "New group below" } }
@@ -296,6 +302,7 @@ mod tests {
             recent.push(Sample::of(1_000, used));
         }
         let bindings = [v1::Binding { tenant: "acme".to_owned(), ..v1::Binding::default() }];
+        let proposal = v1::Proposal { fields: vec!["burst".to_owned()], ..v1::Proposal::default() };
         let group = Group {
             now: present.get("a").unwrap(),
             present: &present,
@@ -307,6 +314,7 @@ mod tests {
             hidden: &[],
             leases: &[],
             warnings: &[],
+            proposal: Some(&proposal),
             bindings: &bindings,
             dearest: &[],
             changes: (&[], false),
@@ -331,6 +339,7 @@ mod tests {
     #[test]
     fn bindings_change_by_those_who_may() {
         assert!(page(Range::Live, true).contains("/console/unbind"));
+        assert!(page(Range::Live, false).contains("href=\"/console/groups/a/proposal\""));
         let seen = page(Range::Live, false);
         assert!(
             seen.contains("acme") && !seen.contains("<form method=\"post\" action=\"/console/unbind"),

@@ -25,6 +25,7 @@ pub mod overview;
 pub mod paging;
 pub mod present;
 pub mod prices;
+pub mod proposal;
 pub mod quantity;
 pub mod removal;
 pub mod samples;

@@ -93,7 +93,10 @@ impl Replay {
     /// The fragment that shows it.
     pub fn markup(&self) -> Markup {
         match self {
-            Self::Done(reply) => done(reply),
+            Self::Done(reply) => html! {
+                (comparison(reply, "As typed"))
+                p.notice.warn.old hidden { "What you typed has changed since: replay it again." }
+            },
             Self::Nothing(past) => html! {
                 p.empty { "No history yet: nothing used this group, or a group below it, in " (past.text()) "." }
                 p.hint { "Choose a longer time, or come back once operations are charged to it. Seconds are forgotten when the "
@@ -112,12 +115,13 @@ fn pair(outcome: Option<&v1::WhatIfOutcome>) -> Pair<'_> {
     Some((outcome.even.as_ref()?, outcome.at_once.as_ref()?))
 }
 
-fn done(reply: &v1::WhatIfReply) -> Markup {
+/// The settings in force beside others, which have this title.
+pub(crate) fn comparison(reply: &v1::WhatIfReply, title: &str) -> Markup {
     let [now, then] = [&reply.current, &reply.proposed].map(|outcome| pair(outcome.as_ref()));
     html! {
         (summary(now, then))
         div.scrolls tabindex="0" role="group" aria-label="What the recorded demand would have met" { table {
-            (head(reply))
+            (head(reply, title))
             tbody {
                 (row("Throttled, of the RU", now, then, |of| percent(of.throttled_ppm)))
                 (row("Throttled, of the time", now, then, |of| percent(of.throttled_time_ppm)))
@@ -128,7 +132,6 @@ fn done(reply: &v1::WhatIfReply) -> Markup {
         } }
         (cheapest(reply))
         (recorded(reply))
-        p.notice.warn.old hidden { "What you typed has changed since: replay it again." }
     }
 }
 
@@ -147,7 +150,7 @@ fn range(one: String, other: String) -> String {
 }
 
 /// The settings, each over its two columns.
-fn head(reply: &v1::WhatIfReply) -> Markup {
+fn head(reply: &v1::WhatIfReply, title: &str) -> Markup {
     let of = |text: fn(&v1::WhatIfOutcome) -> String| {
         [&reply.current, &reply.proposed].map(|outcome| outcome.as_ref().map(text))
     };
@@ -162,7 +165,7 @@ fn head(reply: &v1::WhatIfReply) -> Markup {
     ];
     html! {
         thead {
-            tr { td {} th scope="colgroup" colspan="2" { "In force" } th scope="colgroup" colspan="2" { "As typed" } }
+            tr { td {} th scope="colgroup" colspan="2" { "In force" } th scope="colgroup" colspan="2" { (title) } }
             @for (name, values) in settings {
                 tr { th scope="row" { (name) }
                     @for value in values { td colspan="2" { bdi { (value.as_deref().unwrap_or("none")) } } } }

@@ -55,6 +55,23 @@ pub fn create_group_text(group: &v1::Group, dialect: SqlDialect) -> String {
     format!("CREATE RESOURCE GROUP {} {}", quoted_name(&group.name, dialect), options.join(", "))
 }
 
+/// The options that a proposal names, as an `ALTER` has them.
+pub(crate) fn changes_text(group: &v1::Group, fields: &[String]) -> String {
+    let option = |field: &String| match field.as_str() {
+        "ru_per_sec" => format!("RU_PER_SEC={}", group.ru_per_sec.to_ascii_uppercase()),
+        "burst" => format!("BURST={}", group.burst.to_ascii_uppercase()),
+        "burstable" => format!("BURSTABLE={}", group.burstable.to_ascii_uppercase()),
+        "burst_ru_per_sec" => format!("BURST_RU_PER_SEC={}", group.burst_ru_per_sec.to_ascii_uppercase()),
+        "policy" => format!("POLICY={}", policy_text(&group.policy)),
+        "quota" => format!("QUOTA={}", quota_text(&group.quota, SqlDialect::MySql)),
+        "max_wait_us" if group.max_wait_us == 0 => "MAX_WAIT=DEFAULT".to_owned(),
+        "max_wait_us" => format!("MAX_WAIT='{}'", duration_text(group.max_wait_us)),
+        // A field of a later controller.
+        other => other.to_owned(),
+    };
+    fields.iter().map(option).collect::<Vec<_>>().join(", ")
+}
+
 /// `PACED`, or `WARM_UP('10s', 3)`.
 fn policy_text(policy: &str) -> String {
     let settings = policy.split_once('(').and_then(|(name, rest)| Some((name, rest.strip_suffix(')')?)));

@@ -123,10 +123,17 @@ impl<'t> Words<'t> {
                 self.when(Self::resource_group, Start::Ours)
             }
             Some(word) if word.eq_ignore_ascii_case(b"RESOURCE") => {
-                self.when(|words| words.word(b"GROUPS"), Start::Ours)
+                self.when(Self::groups_or_proposal, Start::Ours)
             }
             _ => Start::Other,
         }
+    }
+
+    fn groups_or_proposal(&mut self) -> bool {
+        self.next().is_some_and(|word| {
+            word.eq_ignore_ascii_case(b"GROUPS")
+                || word.eq_ignore_ascii_case(b"GROUP") && self.word(b"PROPOSAL")
+        })
     }
 
     fn definition(&mut self) -> Start {
@@ -229,6 +236,7 @@ mod tests {
             "/*!40101 SET RESOURCE GROUP x */",
             "SHOW TABLES",
             "SHOW CREATE TABLE resource",
+            "SHOW RESOURCE GROUP a",
             "EXPLAIN SELECT 1",
             "CREATE TABLE resource (g int)",
             "ALTER TABLE t ADD c int",
@@ -254,6 +262,7 @@ mod tests {
             "drop Resource groUP a",
             "SHOW CREATE RESOURCE GROUP a",
             "show resource groups",
+            "show resource /* */ group proposal a",
             "set resource group a",
             "alter user a",
             "ALTER DATABASE a",

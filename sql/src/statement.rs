@@ -37,6 +37,28 @@ pub enum Statement {
         /// A missing group is no error.
         if_exists: bool,
     },
+    /// `ALTER RESOURCE GROUP .. PROPOSE`.
+    Propose {
+        /// Name and proposed values.
+        group: Box<v1::Group>,
+        /// The fields that would change, as the admin API names them.
+        fields: Vec<&'static str>,
+    },
+    /// `ALTER RESOURCE GROUP .. APPLY PROPOSAL`.
+    ApplyProposal {
+        /// The group.
+        name: String,
+    },
+    /// `ALTER RESOURCE GROUP .. WITHDRAW PROPOSAL`.
+    WithdrawProposal {
+        /// The group.
+        name: String,
+    },
+    /// `SHOW RESOURCE GROUP PROPOSAL`.
+    ShowProposal {
+        /// The group.
+        name: String,
+    },
     /// `DROP RESOURCE GROUP`.
     DropGroup {
         /// The group.

@@ -102,7 +102,8 @@ pub(crate) async fn run(command: ProposalCommand, global: &Global) -> Result<(),
         ProposalCommand::ApplyProposal { name } => apply(name, global).await,
         ProposalCommand::Withdraw { name } => {
             let admin = global.admin().await?;
-            let deleted = withdraw(&admin, &name).await?;
+            let request = v1::DeleteProposalRequest { group: name.clone() };
+            let deleted = admin.calls().delete_proposal(request).await.map_err(admin.failed())?.into_inner();
             global.output.show(&deleted, || match deleted.deleted {
                 true => format!("the proposal for group {name} is withdrawn"),
                 false => format!("nothing was proposed for group {name}"),
@@ -116,11 +117,6 @@ async fn read(admin: &Admin, name: &str) -> Result<v1::ProposalReply, CliError> 
     Ok(admin.calls().get_proposal(request).await.map_err(admin.failed())?.into_inner())
 }
 
-async fn withdraw(admin: &Admin, name: &str) -> Result<v1::DeleteProposalReply, CliError> {
-    let request = v1::DeleteProposalRequest { group: name.to_owned() };
-    Ok(admin.calls().delete_proposal(request).await.map_err(admin.failed())?.into_inner())
-}
-
 /// The answer to an application.
 #[derive(Serialize)]
 struct Applied {
@@ -130,22 +126,9 @@ struct Applied {
 
 async fn apply(name: String, global: &Global) -> Result<(), CliError> {
     let admin = global.admin().await?;
-    // The list, since a comparison may be busy or too long, and is not needed.
-    let reply = admin.calls().list_proposals(v1::ListProposalsRequest {}).await.map_err(admin.failed())?;
-    let mut all = reply.into_inner().proposals.into_iter();
-    let Some(proposal) = all.find(|proposal| name_of(proposal).eq_ignore_ascii_case(&name)) else {
-        return Err(CliError::Refused(format!(
-            "nothing is proposed for group {name}; run tidegate group propose {name} first"
-        )));
-    };
-    let request = v1::AlterGroupRequest {
-        group: proposal.group,
-        update_mask: proposal.fields,
-        expected_revision: proposal.revision,
-    };
-    let reply =
-        admin.calls().alter_group(request).await.map_err(admin.failed()).map_err(in_flags)?.into_inner();
-    withdraw(&admin, &name).await?;
+    let request = v1::ApplyProposalRequest { group: name, expected_id: 0 };
+    let reply = admin.calls().apply_proposal(request).await.map_err(admin.failed()).map_err(in_flags)?;
+    let reply = reply.into_inner();
     let applied = Applied { group: admin.part(reply.group, "the group")?, warnings: reply.warnings };
     global.output.list(
         &applied,

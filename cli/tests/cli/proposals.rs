@@ -32,7 +32,7 @@ fn a_change_is_proposed_compared_applied_and_withdrawn() {
 
     controller.ok(&["group", "alter", "shop", "--weight", "7"]);
     let said = controller.refused(&["group", "apply-proposal", "shop"]);
-    assert!(said.contains("revision"), "{said}");
+    assert!(said.contains("changed since this was proposed") && said.contains("propose it again"), "{said}");
     let said = controller.ok(&["group", "propose", "shop", "--rate", "3"]);
     assert!(said.contains("ru_per_sec=3"), "{said}");
     let said = controller.ok(&["group", "apply-proposal", "SHOP"]);
@@ -40,10 +40,7 @@ fn a_change_is_proposed_compared_applied_and_withdrawn() {
     let group = controller.json(&["group", "show", "shop"]);
     assert_eq!((&group["ru_per_sec"], &group["weight"]), (&json!("3"), &json!(7)));
     let said = controller.refused(&["group", "apply-proposal", "shop"]);
-    assert!(
-        said.contains("nothing is proposed for group shop; run tidegate group propose shop first"),
-        "{said}"
-    );
+    assert!(said.contains("nothing is proposed for group shop"), "{said}");
 
     controller.ok(&["group", "propose", "shop", "--burst", "5"]);
     let said = controller.ok(&["group", "withdraw", "shop"]);

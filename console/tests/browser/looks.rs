@@ -10,12 +10,13 @@ use tidegate_test_servers::{Browser, script};
 use super::stage::{Site, Tab, tab};
 
 /// All pages, by the names of their pictures.
-const PAGES: [(&str, &str); 12] = [
+const PAGES: [(&str, &str); 13] = [
     ("overview", "/console"),
     ("groups", "/console/groups"),
     ("group", "/console/groups/shop"),
     ("group-day", "/console/groups/shop?range=24h"),
     ("edit", "/console/groups/shop/edit"),
+    ("proposal", "/console/groups/shop/proposal"),
     ("delete", "/console/groups/shop/delete"),
     ("statements", "/console/statements"),
     ("statement", "/console/statements/shop/00000000000000aa"),
@@ -40,6 +41,10 @@ async fn site() -> Site {
         "800".clone_into(&mut group.burst);
     });
     site.alter("shop", |group| "the shop and its carts".clone_into(&mut group.comment));
+    let proposed = v1::Group { name: "shop".to_owned(), ru_per_sec: "5".to_owned(), ..v1::Group::default() };
+    let actor = tidegate_controller::audit::Actor::new(Some("bob"), "here");
+    let definitions = site.running().service();
+    definitions.definitions().put_proposal(&actor, &proposed, &["ru_per_sec".to_owned()], 0).unwrap();
     let row = v1::StatementRow {
         group: "shop".to_owned(),
         fingerprint: "00000000000000aa".to_owned(),

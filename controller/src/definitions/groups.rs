@@ -73,23 +73,7 @@ impl DefinitionCalls<'_> {
             let message = format!("names no field; name those to change: {}", names());
             return Err(AdminError::invalid("update_mask", message));
         }
-        self.change(actor, |state| {
-            let id = state.definitions.catalog.require(&name)?;
-            let before = state.definitions.expect_revision(id, expected_revision)?;
-            let merged = merged(&before.text(), text, mask).map_err(|field| {
-                let message = format!("{:?} cannot be altered; these can: {}", cut(field), names());
-                AdminError::invalid("update_mask", message)
-            })?;
-            refuse_emptied(&merged, &before.text())?;
-            let mut definition = Definition::parse(&merged)?;
-            state.definitions.check(&state.leasing, id, &definition)?;
-            if definition == *before {
-                let warnings = state.definitions.warnings(&state.leasing, id, &definition);
-                return Ok(Plan::nothing(GroupReply { group: definition.text(), warnings, changed: false }));
-            }
-            definition.revision = state.definitions.revision + 1;
-            Ok(state.definitions.put_plan(&state.leasing, "alter group", id, definition, Some(before)))
-        })
+        self.change(actor, |state| state.altering(&name, text, mask, expected_revision))
     }
 
     /// One group.
@@ -129,6 +113,33 @@ impl DefinitionCalls<'_> {
             None => state.definitions.warnings(&state.leasing, id, definition),
             Some(_) => Vec::new(),
         }
+    }
+}
+
+impl State {
+    /// The change of the fields of a group that `mask` names.
+    pub(super) fn altering(
+        &self,
+        name: &GroupName,
+        text: &v1::Group,
+        mask: &[String],
+        expected_revision: u64,
+    ) -> Result<Plan<GroupReply>, AdminError> {
+        let id = self.definitions.catalog.require(name)?;
+        let before = self.definitions.expect_revision(id, expected_revision)?;
+        let merged = merged(&before.text(), text, mask).map_err(|field| {
+            let message = format!("{:?} cannot be altered; these can: {}", cut(field), names());
+            AdminError::invalid("update_mask", message)
+        })?;
+        refuse_emptied(&merged, &before.text())?;
+        let mut definition = Definition::parse(&merged)?;
+        self.definitions.check(&self.leasing, id, &definition)?;
+        if definition == *before {
+            let warnings = self.definitions.warnings(&self.leasing, id, &definition);
+            return Ok(Plan::nothing(GroupReply { group: definition.text(), warnings, changed: false }));
+        }
+        definition.revision = self.definitions.revision + 1;
+        Ok(self.definitions.put_plan(&self.leasing, "alter group", id, definition, Some(before)))
     }
 }
 

@@ -11,7 +11,7 @@ use tidegate_proto::v1;
 use super::catalog::Catalog;
 use super::definition::Definition;
 use super::group_fields::merged;
-use super::groups::refuse_emptied;
+use super::groups::{GroupReply, refuse_emptied};
 use crate::accounts::what_if::Asked;
 use crate::definitions::audit::{Actor, Change};
 use crate::definitions::change::{Edit, Plan};
@@ -117,11 +117,14 @@ impl Proposals {
 }
 
 impl Definitions {
-    /// Proposals of groups that these edits change: their comparisons begin again.
+    /// Proposals of groups that these edits change, unless they end them: their comparisons begin again.
     pub(super) fn begun_again(&self, edits: &[Edit], unix_s: u64) -> Vec<Edit> {
+        let ends = |group: &GroupId| {
+            edits.iter().any(|edit| matches!(edit, Edit::RemoveProposal(id) if id == group))
+        };
         let again = edits.iter().filter_map(|edit| {
             let Edit::PutGroup(id, definition) = edit else { return None };
-            let before = self.proposals.get(*id)?;
+            let before = self.proposals.get(*id).filter(|_| !ends(id))?;
             let mut after = before.clone();
             (after.said.since_unix_s, after.said.live_revision) = (unix_s, definition.revision);
             Some(Edit::PutProposal(*id, Box::new(after)))
@@ -162,6 +165,7 @@ impl DefinitionCalls<'_> {
                 proposed_unix_s: unix_s,
                 since_unix_s: unix_s,
                 live_revision: live.revision,
+                id: definitions.revision + 1,
             };
             let proposal = Proposal { group: name.clone(), said };
             let changed = proposal.changed(live)?;
@@ -190,20 +194,62 @@ impl DefinitionCalls<'_> {
         })
     }
 
+    /// Alters a group as it is proposed, and ends the proposal, in one change. What was changed since it was proposed is
+    /// not altered unseen.
+    pub fn apply_proposal(
+        &self,
+        actor: &Actor,
+        group: &str,
+        expected_id: u64,
+    ) -> Result<GroupReply, AdminError> {
+        let name = GroupName::parse(group).in_field("group")?;
+        self.change(actor, |state| {
+            let id = state.definitions.catalog.require(&name)?;
+            let proposal = state.definitions.proposal(id, &name)?;
+            let v1::Proposal { revision, live_revision, fields, group, id: number, .. } = proposal.message();
+            if expected_id != 0 && expected_id != *number {
+                let message = format!(
+                    "what is proposed for group {name} is number {number}, and not {expected_id} any more: look at it again"
+                );
+                return Err(AdminError::Refused { message });
+            }
+            if live_revision != revision {
+                let message = format!(
+                    "group {name} was changed since this was proposed, at revision {revision}, and is at {live_revision}: \
+                     propose it again, and look at the comparison"
+                );
+                return Err(AdminError::Refused { message });
+            }
+            let changes = group.clone().unwrap_or_default();
+            let mut plan = state.altering(&name, &changes, fields, *revision)?;
+            plan.edits.push(Edit::RemoveProposal(id));
+            plan.changes.push(withdrawn(&name, proposal));
+            Ok(plan)
+        })
+    }
+
     /// Removes the proposal of a group; returns whether there was one.
     pub fn delete_proposal(&self, actor: &Actor, group: &str) -> Result<bool, AdminError> {
         let name = GroupName::parse(group).in_field("group")?;
         self.change(actor, |state| {
             let id = state.definitions.catalog.require(&name)?;
             let Some(before) = state.definitions.proposals.get(id) else { return Ok(Plan::nothing(false)) };
-            let change = Change {
-                action: "withdraw proposal",
-                subject: name.to_string(),
-                before: text(before),
-                after: String::new(),
-            };
-            Ok(Plan { edits: vec![Edit::RemoveProposal(id)], changes: vec![change], reply: true })
+            Ok(Plan {
+                edits: vec![Edit::RemoveProposal(id)],
+                changes: vec![withdrawn(&name, before)],
+                reply: true,
+            })
         })
+    }
+
+    /// The proposal of a group without its comparison, and the group as it is proposed; nothing if nothing is.
+    pub fn proposed(&self, group: &str) -> Result<Option<(v1::Proposal, v1::Group)>, AdminError> {
+        let name = GroupName::parse(group).in_field("group")?;
+        let state = self.service.lock();
+        let id = state.definitions.catalog.require(&name)?;
+        let Some(proposal) = state.definitions.proposals.get(id) else { return Ok(None) };
+        let live = state.definitions.expect_revision(id, 0)?;
+        Ok(Some((proposal.said.clone(), proposal.changed(live)?.text())))
     }
 
     /// All of them, by the names of their groups.
@@ -233,6 +279,16 @@ fn fields(mask: &[String]) -> Result<Vec<String>, AdminError> {
 fn with(text: &v1::Group, changes: &v1::Group, fields: &[String]) -> Result<v1::Group, AdminError> {
     merged(text, changes, fields)
         .map_err(|field| AdminError::invalid("update_mask", format!("{field:?} is no field")))
+}
+
+/// The end of a proposal, for the audit log.
+fn withdrawn(name: &GroupName, proposal: &Proposal) -> Change {
+    Change {
+        action: "withdraw proposal",
+        subject: name.to_string(),
+        before: text(proposal),
+        after: String::new(),
+    }
 }
 
 /// As the audit log has it.

@@ -260,6 +260,17 @@ impl Admin for AdminAdapter {
         reply(v1::ListProposalsReply { proposals: self.service.definitions().proposals() })
     }
 
+    async fn apply_proposal(
+        &self,
+        request: Request<v1::ApplyProposalRequest>,
+    ) -> Result<Response<v1::GroupReply>, Status> {
+        let actor = actor(&request);
+        let v1::ApplyProposalRequest { group, expected_id } = request.into_inner();
+        let altered =
+            self.call(move |service| service.definitions().apply_proposal(&actor, &group, expected_id));
+        reply(message::group_reply(altered.await?))
+    }
+
     async fn delete_proposal(
         &self,
         request: Request<v1::DeleteProposalRequest>,

@@ -32,13 +32,14 @@ const NODES: Who = Who::Roles(&[Admin, Node, Gateway]);
 const GATEWAYS: Who = Who::Roles(&[Admin, Gateway]);
 
 /// The gRPC methods, by their paths.
-pub const GRPC: [(&str, Who); 45] = [
+pub const GRPC: [(&str, Who); 46] = [
     ("/grpc.health.v1.Health/Check", ANYONE),
     ("/grpc.health.v1.Health/Watch", ANYONE),
     ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", PROVEN),
     ("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", PROVEN),
     ("/tidegate.v1.Admin/AlterGroup", WRITE),
     ("/tidegate.v1.Admin/Apply", WRITE),
+    ("/tidegate.v1.Admin/ApplyProposal", WRITE),
     ("/tidegate.v1.Admin/AuditLog", READ),
     ("/tidegate.v1.Admin/Backup", OWNER),
     ("/tidegate.v1.Admin/Bind", WRITE),
@@ -81,7 +82,7 @@ pub const GRPC: [(&str, Who); 45] = [
 ];
 
 /// The REST routes: method, and the path with its variables.
-pub const REST: [(&str, &str, Who); 40] = [
+pub const REST: [(&str, &str, Who); 41] = [
     ("GET", "/healthz", ANYONE),
     ("GET", "/metrics", SCRAPE),
     ("GET", "/openapi.json", PROVEN),
@@ -106,6 +107,7 @@ pub const REST: [(&str, &str, Who); 40] = [
     ("DELETE", "/v1/groups/{name}/proposal", WRITE),
     ("GET", "/v1/groups/{name}/proposal", READ),
     ("PUT", "/v1/groups/{name}/proposal", WRITE),
+    ("POST", "/v1/groups/{name}/proposal/apply", WRITE),
     ("GET", "/v1/groups/{name}/what-if", SHARE),
     ("GET", "/v1/leases", SHARE),
     ("GET", "/v1/proposals", READ),
@@ -126,7 +128,7 @@ pub const REST: [(&str, &str, Who); 40] = [
 
 /// The routes of the console. A page shows what its viewer may see, and has a form for what they may do; these are who
 /// may open it, and send the form.
-pub const CONSOLE: [(&str, &str, Who); 26] = [
+pub const CONSOLE: [(&str, &str, Who); 28] = [
     ("GET", "/console", SHARE),
     ("GET", "/console/assets/{file}", ANYONE),
     ("GET", "/console/audit", READ),
@@ -140,6 +142,8 @@ pub const CONSOLE: [(&str, &str, Who); 26] = [
     ("POST", "/console/groups/{name}/delete", WRITE),
     ("GET", "/console/groups/{name}/edit", WRITE),
     ("POST", "/console/groups/{name}/edit", WRITE),
+    ("GET", "/console/groups/{name}/proposal", READ),
+    ("POST", "/console/groups/{name}/proposal", WRITE),
     ("GET", "/console/live", SHARE),
     ("GET", "/console/login", ANYONE),
     ("POST", "/console/login", ANYONE),

@@ -189,6 +189,6 @@ fn refuse_empty_limit(fields: &Map<String, Value>) -> Result<(), AdminError> {
     })
 }
 
-fn answer(reply: GroupReply) -> Json<v1::GroupReply> {
+pub(super) fn answer(reply: GroupReply) -> Json<v1::GroupReply> {
     Json(message::group_reply(reply))
 }

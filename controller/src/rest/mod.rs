@@ -117,6 +117,7 @@ fn api() -> OpenApiRouter {
         .routes(routes!(usage::history))
         .routes(routes!(usage::what_if))
         .routes(routes!(proposals::proposal, proposals::propose, proposals::withdraw))
+        .routes(routes!(proposals::apply))
         .routes(routes!(proposals::list))
         .routes(routes!(usage::clients))
         .routes(routes!(usage::forget))
@@ -193,6 +194,7 @@ mod tests {
             ("/v1/groups/{name}", vec!["get", "patch", "delete"]),
             ("/v1/groups/{name}/what-if", vec!["get"]),
             ("/v1/groups/{name}/proposal", vec!["get", "put", "delete"]),
+            ("/v1/groups/{name}/proposal/apply", vec!["post"]),
             ("/v1/proposals", vec!["get"]),
             ("/v1/bindings", vec!["get", "put", "delete"]),
             ("/v1/resolve", vec!["get"]),

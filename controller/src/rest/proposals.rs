@@ -1,14 +1,18 @@
 //! `/v1/groups/{name}/proposal` and `/v1/proposals`.
 
+#![expect(unused_qualifications, reason = "the path macro writes the names of parameter types in full")]
+
 use std::sync::Arc;
 
 use axum::{Extension, Json};
+use serde::Deserialize;
 use serde_json::{Map, Value};
+use utoipa::IntoParams;
 
 use super::blocking;
 use super::error::{ApiError, ErrorBody};
 use super::extract::{Body, By, Named, Params};
-use super::groups::{AlterParams, masked};
+use super::groups::{AlterParams, answer, masked};
 use crate::service::Service;
 use tidegate_proto::v1;
 
@@ -44,6 +48,31 @@ pub(super) async fn proposal(
     Named(name): Named,
 ) -> Result<Json<v1::ProposalReply>, ApiError> {
     blocking(service, move |service| service.accounts().proposal(&name)).await.map(Json)
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+#[derive(Default)]
+pub(super) struct ApplyParams {
+    /// Refuse unless the proposal is still this one; 0 does not check.
+    expected_id: u64,
+}
+
+/// Alters a group as it is proposed, unless it was changed since, and withdraws the proposal.
+#[utoipa::path(post, path = "/v1/groups/{name}/proposal/apply", params(("name" = String, Path), ApplyParams),
+    responses((status = 200, body = v1::GroupReply), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
+        (status = 409, body = ErrorBody), (status = 503, body = ErrorBody)))]
+pub(super) async fn apply(
+    Extension(service): Shared,
+    By(actor): By,
+    Named(name): Named,
+    Params(params): Params<ApplyParams>,
+) -> Result<Json<v1::GroupReply>, ApiError> {
+    let altered = blocking(service, move |service| {
+        service.definitions().apply_proposal(&actor, &name, params.expected_id)
+    });
+    Ok(answer(altered.await?))
 }
 
 /// Withdraws the proposal of a group.

@@ -8,12 +8,12 @@ use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use tidegate_console::command;
-use tidegate_console::form::{Beside, CHECK, Effect, Form as Page, REVISION, Values};
+use tidegate_console::form::{Beside, CHECK, Effect, Form as Page, PROPOSE, REVISION, Values};
 use tidegate_console::frame::FORM_KEY;
 use tidegate_console::link::Link;
 use tidegate_console::present::limit;
 use tidegate_console::what_if::{self, Past};
+use tidegate_console::{command, proposal};
 use tidegate_proto::v1;
 use tidegate_proto::v1::step::Kind;
 
@@ -89,10 +89,18 @@ fn form(
 pub(super) struct Sent {
     pub(super) values: Values,
     revision: u64,
-    only_checks: bool,
-    /// Whether a replay is asked for, and of which time.
-    replays: bool,
+    button: Button,
+    /// The time that a replay is of.
     pub(super) past: Past,
+}
+
+/// What is done with what was typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Button {
+    Save,
+    Check,
+    Replay,
+    Propose,
 }
 
 impl Sent {
@@ -107,8 +115,11 @@ impl Sent {
             let message = format!("{:?} is no time that can be replayed; write 10m, 1h or 24h", cut(&past));
             AdminError::invalid(what_if::PAST, message)
         })?;
-        let (only_checks, replays) = (values.remove(CHECK).is_some(), values.remove(what_if::ASK).is_some());
-        Ok(Self { revision, only_checks, replays, past, values })
+        let buttons = [(CHECK, Button::Check), (what_if::ASK, Button::Replay), (PROPOSE, Button::Propose)];
+        let pressed: Vec<_> =
+            buttons.into_iter().filter(|(name, _)| values.remove(*name).is_some()).collect();
+        let button = pressed.first().map_or(Button::Save, |(_, button)| *button);
+        Ok(Self { revision, button, past, values })
     }
 
     /// The name of the group.
@@ -135,7 +146,7 @@ pub(super) async fn create(
             Ok(group) => group,
             Err(faults) => return Ok(unsaved(visitor, None, &sent, faults)),
         };
-        if sent.only_checks {
+        if sent.button != Button::Save {
             let effect = effect(web, visitor, None, &group, 0);
             let beside = Beside { effect: Some(&effect), ..Beside::default() };
             return Ok(sent.page(visitor, None, sent.revision, beside));
@@ -163,19 +174,27 @@ pub(super) async fn alter(
             Ok(group) => group,
             Err(faults) => return Ok(unsaved(visitor, Some(name), &sent, faults)),
         };
-        if sent.only_checks || sent.replays {
+        if let Button::Check | Button::Replay = sent.button {
             let effect = effect(web, visitor, Some(&before), &group, sent.revision);
-            let replay = sent.replays.then(|| replaying::replay(web, visitor, &group, sent.past));
+            let replays = sent.button == Button::Replay;
+            let replay = replays.then(|| replaying::replay(web, visitor, &group, sent.past));
             let beside = Beside { effect: Some(&effect), replay: replay.as_ref(), ..Beside::default() };
             return Ok(sent.page(visitor, Some(name), sent.revision, beside));
         }
         let mask: Vec<String> =
             typed::changed(&before, &group).into_iter().map(|changed| changed.field).collect();
-        if mask.is_empty() {
-            return Ok(reply::on_to(Link::group(name)));
-        }
-        match web.service.definitions().alter_group(&visitor.actor(), &group, &mask, sent.revision) {
-            Ok(_) => Ok(reply::on_to(Link::group(name))),
+        let definitions = web.service.definitions();
+        let done = if sent.button == Button::Propose {
+            definitions
+                .put_proposal(&visitor.actor(), &group, &mask, sent.revision)
+                .map(|()| proposal::link(name))
+        } else if mask.is_empty() {
+            Ok(Link::group(name))
+        } else {
+            definitions.alter_group(&visitor.actor(), &group, &mask, sent.revision).map(|_| Link::group(name))
+        };
+        match done {
+            Ok(link) => Ok(reply::on_to(link)),
             Err(AdminError::Revision { .. }) => Ok(conflict(web, visitor, &before, &group, &sent)),
             Err(error) => Ok(unsaved(visitor, Some(name), &sent, typed::faults(&error))),
         }

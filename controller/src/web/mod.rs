@@ -3,8 +3,8 @@
 //!
 //! `admission` lets a request in, by a session of the console's own login or by what the guard knows; `view` is an
 //! address of a page that follows the present, `gather` reads what it shows, `live` sends it once a second; `pages` are
-//! the other pages; `editing` and `changing` are what people change there, each by one call of a room, as an adapter
-//! does, and `replaying` what a change would have met.
+//! the other pages; `editing`, `proposing` and `changing` are what people change there, each by one call of a room, as an
+//! adapter does, and `replaying` what a change would have met.
 
 mod admission;
 mod changing;
@@ -13,6 +13,7 @@ mod forms;
 mod gather;
 mod live;
 mod pages;
+mod proposing;
 mod replaying;
 mod reply;
 mod sampling;
@@ -93,6 +94,7 @@ pub(crate) fn router(web: &Arc<Web>) -> Router {
         .route("/console/groups/{name}", get(pages::viewed))
         .route("/console/groups/{name}/edit", get(editing::filled).post(editing::alter))
         .route("/console/groups/{name}/delete", get(changing::doomed).post(changing::delete))
+        .route("/console/groups/{name}/proposal", get(proposing::shown).post(proposing::decide))
         .route("/console/check", post(editing::check))
         .route("/console/what-if", post(replaying::what_if))
         .route("/console/bind", post(changing::bind))

@@ -195,6 +195,7 @@ fn group(
     } else {
         Default::default()
     };
+    let proposal = if is_page { web.proposal(visitor, name)? } else { None };
     let fields = if is_page { typed::shown(&reply.group) } else { Vec::new() };
     let group = Group {
         now,
@@ -207,6 +208,7 @@ fn group(
         hidden,
         leases: &leases,
         warnings: &reply.warnings,
+        proposal: proposal.as_ref(),
         bindings: &bindings,
         dearest: &dearest,
         changes: (&changes.0, changes.1),

@@ -40,6 +40,13 @@ impl Page {
         let lines = self.head.lines().filter_map(|line| line.split_once(": "));
         lines.into_iter().find(|(of, _)| of.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
     }
+
+    /// The value of a field that a form has and does not show.
+    pub(crate) fn hidden(&self, name: &str) -> String {
+        let before = format!("type=\"hidden\" name=\"{name}\" value=\"");
+        let (_, rest) = self.text.split_once(&before).unwrap_or_else(|| panic!("no {name}: {}", self.text));
+        rest.split('"').next().unwrap().to_owned()
+    }
 }
 
 impl Browser {

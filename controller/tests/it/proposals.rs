@@ -187,12 +187,33 @@ async fn grpc_and_rest_answer_alike_and_name_what_is_wrong() {
     assert_eq!(body["proposals"][0]["group"]["burst"], json!("50"));
     let (status, body) = lab.http("PUT", path, Some(r#"{"policy": "warm_up(10s, 3)"}"#)).await;
     assert_eq!((status, &body["proposal"]["fields"]), (200, &json!(["policy"])));
-    // An ordinary alteration applies it; one that expects another revision is refused.
-    let revision = body["proposal"]["revision"].as_u64().unwrap();
-    let apply = |revision: u64| format!("/v1/groups/web?expected_revision={revision}");
+    // A change in between is not passed over.
+    let alter = async |fields: &str| lab.http("PATCH", "/v1/groups/web", Some(fields)).await.0;
+    let apply = async || lab.http("POST", &format!("{path}/apply"), None).await;
+    assert_eq!(alter(r#"{"weight": 7}"#).await, 200);
+    let (status, body) = apply().await;
+    assert!(status == 409 && body.to_string().contains("changed since this was proposed"), "{status} {body}");
     let fields = r#"{"policy": "warm_up(10s, 3)"}"#;
-    assert_eq!(lab.http("PATCH", &apply(revision + 1), Some(fields)).await.0, 412);
-    assert_eq!(lab.http("PATCH", &apply(revision), Some(fields)).await.0, 200);
+    assert_eq!(lab.http("PUT", path, Some(fields)).await.0, 200);
+    let (_, body) = lab.http("GET", path, None).await;
+    let id = body["proposal"]["id"].as_u64().unwrap();
+    let (status, body) = lab.http("POST", &format!("{path}/apply?expected_id={}", id + 1), None).await;
+    assert!(status == 409 && body.to_string().contains("look at it again"), "{status} {body}");
+    let (status, body) = lab.http("POST", &format!("{path}/apply?expected_id={id}"), None).await;
+    assert_eq!((status, &body["group"]["policy"]), (200, &json!("warm_up(10s, 3)")), "{body}");
+    assert_eq!(body["group"]["weight"], json!(7));
+    // It is made and gone in one change.
+    let (_, audit) = lab.http("GET", "/v1/audit?limit=2", None).await;
+    let of = |at: usize, field: &str| audit["entries"][at][field].clone();
+    assert_eq!(
+        (of(0, "action"), of(1, "action")),
+        (json!("withdraw proposal"), json!("alter group")),
+        "{audit}"
+    );
+    assert_eq!(of(0, "change"), of(1, "change"), "{audit}");
+    let request = v1::ApplyProposalRequest { group: "web".into(), expected_id: 0 };
+    let nothing = lab.admin().await.apply_proposal(request).await.unwrap_err();
+    assert!(nothing.message().contains("nothing is proposed for group web"), "{nothing}");
 
     for (group, body, status, told) in [
         ("none", json!({"burst": "5"}), 404, "group none does not exist"),
@@ -208,6 +229,7 @@ async fn grpc_and_rest_answer_alike_and_name_what_is_wrong() {
             lab.http("PUT", &format!("/v1/groups/{group}/proposal"), Some(&body.to_string())).await;
         assert!(found == status && body.to_string().contains(told), "{group}: {found} {body}");
     }
+    assert_eq!(lab.http("PUT", path, Some(r#"{"burst": "7"}"#)).await.0, 200);
     let (status, body) = lab.http("DELETE", path, None).await;
     assert_eq!((status, &body["deleted"]), (200, &json!(true)));
     let (status, body) = lab.http("GET", path, None).await;

@@ -1,4 +1,4 @@
-//! What the form of a group shows of its history before a change is saved.
+//! What the form of a group shows of its history before a change is saved, and what is proposed there.
 
 use tidegate_console::quantity::percent;
 use tidegate_proto::v1;
@@ -80,5 +80,73 @@ async fn a_form_shows_what_its_settings_would_have_met_and_changes_nothing() {
         browser.get("/console/groups/web/edit").await;
     }
     assert_eq!(of("web").revision.to_string(), revision, "nothing was saved");
+    lab.running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_change_is_proposed_seen_and_decided_in_the_console() {
+    let lab = Lab::start().await;
+    lab.group("web", "1000").await;
+    let of = || lab.running.service().definitions().group("web").unwrap().group;
+    let mut browser = Browser::at(&lab.running);
+    let page = "/console/groups/web/proposal";
+    let empty = browser.get(page).await;
+    assert!(empty.status == 200 && empty.text.contains("Nothing is proposed for web"), "{empty:?}");
+    let propose = async |browser: &mut Browser, field: &'static str, value: &'static str| {
+        let revision = of().revision.to_string();
+        browser.get("/console/groups/web/edit").await;
+        let fields = [("name", "web"), ("expected_revision", &revision), (field, value), ("propose", "1")];
+        browser.post("/console/groups/web/edit", &fields).await
+    };
+    for (field, value, said) in [
+        ("weight", "5", "cannot be judged by a replay"),
+        ("ru_per_sec", "0", "#field-ru_per_sec"),
+        ("ru_per_sec", "1000", "names no field"),
+    ] {
+        let refused = propose(&mut browser, field, value).await;
+        assert!(refused.status == 400 && refused.text.contains(said), "{field}: {refused:?}");
+    }
+    let proposed = propose(&mut browser, "ru_per_sec", "5").await;
+    assert_eq!((proposed.status, proposed.header("location")), (303, Some(page)), "{proposed:?}");
+    assert_eq!(of().ru_per_sec, "1000", "it is not in force");
+    let seen = browser.get(page).await;
+    assert!(
+        seen.text.contains("nothing is recorded since") && seen.text.contains("<bdi>5</bdi>"),
+        "{seen:?}"
+    );
+    assert!(browser.get("/console/groups/web").await.text.contains(&format!("href=\"{page}\"")));
+
+    let mut node = Node::connect(&lab, "node", 1).await.unwrap();
+    node.report(vec![report("web", 1, 600)]).await;
+    let seen = browser.get(page).await;
+    assert!(
+        seen.text.contains("600 RU by 600 operations") && seen.text.contains("Proposed</th>"),
+        "{seen:?}"
+    );
+    // Another one took its place: what was seen is not what would be made.
+    let id = seen.hidden("expected_id");
+    assert_eq!(propose(&mut browser, "ru_per_sec", "7").await.status, 303);
+    browser.get(page).await;
+    let decide = [("expected_id", id.as_str()), ("decision", "apply")];
+    let refused = browser.post(page, &decide).await;
+    assert!(refused.status == 409 && refused.text.contains("look at it again"), "{refused:?}");
+    let id = browser.get(page).await.hidden("expected_id");
+    let wrong = browser.post(page, &[("expected_id", id.as_str()), ("decision", "<u>")]).await;
+    assert!(wrong.status == 400 && !wrong.text.contains("<u>"), "{wrong:?}");
+    browser.get(page).await;
+    let applied = browser.post(page, &[("expected_id", id.as_str()), ("decision", "apply")]).await;
+    assert_eq!(
+        (applied.status, applied.header("location")),
+        (303, Some("/console/groups/web")),
+        "{applied:?}"
+    );
+    assert_eq!(of().ru_per_sec, "7");
+
+    assert_eq!(propose(&mut browser, "burst", "9").await.status, 303);
+    browser.get(page).await;
+    let gone = browser.post(page, &[("expected_id", "0"), ("decision", "withdraw")]).await;
+    assert_eq!(gone.status, 303, "{gone:?}");
+    assert!(browser.get(page).await.text.contains("Nothing is proposed for web"));
+    assert_eq!(of().burst, "", "what was withdrawn is not in force");
     lab.running.shutdown().await.unwrap();
 }

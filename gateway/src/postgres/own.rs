@@ -10,6 +10,7 @@ pub(super) fn gives_rows(statement: &Statement) -> bool {
         statement,
         Statement::ShowCreateGroup { .. }
             | Statement::ShowGroups
+            | Statement::ShowProposal { .. }
             | Statement::CurrentGroup { .. }
             | Statement::AddWatch { .. }
             | Statement::Select(_)

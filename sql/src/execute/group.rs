@@ -137,6 +137,6 @@ fn note(error: &SqlError, done: &str) -> String {
     format!("note {}: {what}; {done}", error.code().mysql)
 }
 
-fn warnings(warnings: Vec<String>) -> Vec<String> {
+pub(super) fn warnings(warnings: Vec<String>) -> Vec<String> {
     warnings.into_iter().map(|warning| format!("warning: {warning}")).collect()
 }

@@ -2,6 +2,7 @@
 
 mod binding;
 mod group;
+mod proposal;
 mod watch;
 
 use tonic::transport::Channel;
@@ -26,6 +27,10 @@ pub async fn execute(channel: Channel, statement: &Statement, context: &Context)
         Statement::AlterGroup { group, fields, if_exists } => {
             group::alter(&controller, group, fields, *if_exists).await
         }
+        Statement::Propose { group, fields } => proposal::propose(&controller, group, fields).await,
+        Statement::ApplyProposal { name } => proposal::apply(&controller, name).await,
+        Statement::WithdrawProposal { name } => proposal::withdraw(&controller, name).await,
+        Statement::ShowProposal { name } => proposal::show(&controller, name).await.map(Answer::Table),
         Statement::DropGroup { name, if_exists } => group::delete(&controller, name, *if_exists).await,
         Statement::ShowCreateGroup { name } => {
             group::show_create(&controller, name, context.dialect).await.map(Answer::Table)
@@ -69,7 +74,9 @@ fn permit(statement: &Statement, context: &Context) -> Result<(), SqlError> {
         ),
         // Nothing but the session's own group is read.
         Statement::Select(select) if select.tables().is_empty() => return Ok(()),
-        Statement::Select(_) => (false, "read tidegate's tables", "an administrator of tidegate may"),
+        Statement::Select(_) | Statement::ShowProposal { .. } => {
+            (false, "read tidegate's tables", "an administrator of tidegate may")
+        }
         _ => (false, "change resource groups, bindings or watches", "an administrator of tidegate may"),
     };
     if allowed || context.is_admin {

@@ -31,6 +31,9 @@ pub(crate) fn statement(mut cursor: Cursor<'_>) -> Result<Option<Statement>, Sql
     } else if words.take(&["SHOW", "CREATE", "RESOURCE", "GROUP"]) {
         let name = words.group()?;
         words.end().map(|()| Some(Statement::ShowCreateGroup { name }))
+    } else if words.take(&["SHOW", "RESOURCE", "GROUP", "PROPOSAL"]) {
+        let name = words.group()?;
+        words.end().map(|()| Some(Statement::ShowProposal { name }))
     } else if words.take(&["SHOW", "RESOURCE", "GROUPS"]) {
         words.end().map(|()| Some(Statement::ShowGroups))
     } else if words.take(&["SET", "RESOURCE", "GROUP"]) {

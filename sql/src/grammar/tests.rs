@@ -62,6 +62,32 @@ fn groups_are_created_altered_and_dropped() {
 }
 
 #[test]
+fn changes_are_proposed_applied_and_withdrawn() {
+    let Statement::Propose { group, fields } =
+        parse("alter resource group Shop propose burstable = off, burst 5;")
+    else {
+        panic!()
+    };
+    assert_eq!((group.name.as_str(), group.burst_ru_per_sec.as_str()), ("shop", "default"));
+    assert_eq!(fields, ["burstable", "burst", "burst_ru_per_sec"]);
+    let name = || "shop".to_owned();
+    assert_eq!(parse("ALTER RESOURCE GROUP shop APPLY PROPOSAL"), Statement::ApplyProposal { name: name() });
+    let withdrawn = parse_in("alter resource group \"Shop\" withdraw proposal ;", PostgreSql);
+    assert_eq!(withdrawn, Statement::WithdrawProposal { name: name() });
+    assert_eq!(parse("show resource group proposal `shop`"), Statement::ShowProposal { name: name() });
+    for (text, told) in [
+        ("ALTER RESOURCE GROUP IF EXISTS shop PROPOSE BURST=5", "leave IF EXISTS out"),
+        ("ALTER RESOURCE GROUP shop PROPOSE", "RU_PER_SEC"),
+        ("ALTER RESOURCE GROUP shop APPLY", "PROPOSAL"),
+        ("ALTER RESOURCE GROUP shop APPLY PROPOSAL now", "end of the statement"),
+        ("SHOW RESOURCE GROUP PROPOSAL", "name of a resource group"),
+    ] {
+        let (error, code) = wrong(text, MySql);
+        assert!(code == Code::SYNTAX && error.contains(told), "{text}: {error}");
+    }
+}
+
+#[test]
 fn every_option_is_read() {
     let (group, fields) = altered(
         "PARENT=top WEIGHT=3 BURST=.5, BURST_RU_PER_SEC=900, TTL='4s' RENEW=\"1.5s\" FALLBACK STOP FALLBACK_TOTAL=40 MAX_DEBT=0 MAX_WAIT '3s' \

@@ -41,6 +41,7 @@ pub(crate) async fn load(
             VirtualTable::Runaways => runaways(controller, &mut notes).await?,
             VirtualTable::Bindings => bindings(controller, &mut notes).await?,
             VirtualTable::Clients => clients(controller, &mut notes).await?,
+            VirtualTable::Proposals => proposals(controller).await?,
         };
         contents.push(Contents { table: *table, rows });
     }
@@ -133,6 +134,12 @@ async fn clients(controller: &Controller, notes: &mut Vec<String>) -> Result<Vec
         notes.push(left_out(VirtualTable::Clients, "those that the controller names first"));
     }
     Ok(reply.clients.iter().take(MAX_ROWS).map(rows::client).collect())
+}
+
+/// All of them; the controller keeps a hundred at most.
+async fn proposals(controller: &Controller) -> Result<Vec<Row>, SqlError> {
+    let reply = controller.admin().list_proposals(v1::ListProposalsRequest {}).await?.into_inner();
+    Ok(reply.proposals.iter().map(rows::proposal).collect())
 }
 
 async fn watches(controller: &Controller, notes: &mut Vec<String>) -> Result<Vec<Row>, SqlError> {

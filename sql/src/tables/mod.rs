@@ -12,6 +12,7 @@ mod time;
 
 pub(crate) use load::load;
 pub(crate) use query::query;
+pub(crate) use rows::outcome;
 pub use schema::VirtualTable;
 pub use select::Select;
 pub use time::date_text;

@@ -8,7 +8,7 @@ use tidegate_proto::v1;
 
 use super::time::timestamp_text;
 use crate::answer::Value;
-use crate::print::query_limit_text;
+use crate::print::{changes_text, query_limit_text};
 
 /// The cells of a row.
 pub(crate) type Row = Vec<Value>;
@@ -17,6 +17,8 @@ pub(crate) type Row = Vec<Value>;
 const MICRO: f64 = 1e6;
 /// Nanoseconds in a second.
 const NANO: f64 = 1e9;
+/// Millionths in a hundredth.
+const PER_CENT: f64 = 1e4;
 
 pub(super) fn group(group: &v1::Group) -> Row {
     let unlimited = group.ru_per_sec.is_empty() || group.ru_per_sec == "unlimited";
@@ -140,6 +142,42 @@ pub(super) fn client(client: &v1::ClientInfo) -> Row {
         Value::Float(count(node.metered_cpu_ns) / NANO),
         int(node.resident_bytes),
     ]
+}
+
+pub(super) fn proposal(proposal: &v1::Proposal) -> Row {
+    let group = proposal.group.clone().unwrap_or_default();
+    let at = |unix_s: u64| moment(unix_s.saturating_mul(1_000));
+    vec![
+        text(&group.name),
+        text(&changes_text(&group, &proposal.fields)),
+        at(proposal.proposed_unix_s),
+        at(proposal.since_unix_s),
+        int(proposal.revision),
+        int(proposal.live_revision),
+    ]
+}
+
+/// What a group would have met under settings: as if operations had come evenly, and all at once.
+pub(crate) fn outcome(settings: &str, outcome: &v1::WhatIfOutcome) -> [Row; 2] {
+    [("even", &outcome.even), ("at once", &outcome.at_once)].map(|(come, figures)| {
+        let figures = figures.clone().unwrap_or_default();
+        let amount = |ru: &str| ru.parse().map_or(Value::Null, Value::Float);
+        let percent = |ppm: u64| Value::Float(count(ppm) / PER_CENT);
+        vec![
+            text(settings),
+            text(come),
+            text(&outcome.ru_per_sec),
+            text(&outcome.burst),
+            text(&outcome.policy),
+            optional(&outcome.quota),
+            amount(&figures.admitted_ru),
+            amount(&figures.throttled_ru),
+            percent(figures.throttled_ppm),
+            percent(figures.throttled_time_ppm),
+            seconds(figures.p99_wait_us),
+            percent(figures.use_ppm),
+        ]
+    })
 }
 
 /// The resources, in the order of both tables that have them.

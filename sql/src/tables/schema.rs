@@ -19,11 +19,13 @@ pub enum VirtualTable {
     Bindings,
     /// `tidegate.clients`: nodes and gateways.
     Clients,
+    /// `tidegate.proposals`: changes of groups that are proposed.
+    Proposals,
 }
 
 impl VirtualTable {
     /// Every table.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::ResourceGroups,
         Self::RunawayWatches,
         Self::Statements,
@@ -31,6 +33,7 @@ impl VirtualTable {
         Self::Runaways,
         Self::Bindings,
         Self::Clients,
+        Self::Proposals,
     ];
 
     /// The table of this name, in whatever case.
@@ -50,6 +53,7 @@ impl VirtualTable {
             Self::Runaways => "tidegate.runaways",
             Self::Bindings => "tidegate.bindings",
             Self::Clients => "tidegate.clients",
+            Self::Proposals => "tidegate.proposals",
         }
     }
 
@@ -115,6 +119,14 @@ impl VirtualTable {
                 ("process_cpu_seconds", Float),
                 ("metered_cpu_seconds", Float),
                 ("resident_bytes", Int),
+            ],
+            Self::Proposals => &[
+                ("resource_group", Text),
+                ("settings", Text),
+                ("proposed_time", Timestamp),
+                ("compared_since", Timestamp),
+                ("revision", Int),
+                ("live_revision", Int),
             ],
         }
     }

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod groups;
 #[cfg(test)]
+mod proposals;
+#[cfg(test)]
 mod queries;
 #[cfg(test)]
 mod roles;

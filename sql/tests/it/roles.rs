@@ -35,6 +35,14 @@ rows! { STATEMENTS, kind(Statement):
         ["Admin/CreateGroup"];
     Statement::AlterGroup { .. } => "ALTER RESOURCE GROUP", "ALTER RESOURCE GROUP IF EXISTS a RU_PER_SEC = 6",
         ["Admin/GetGroup", "Admin/AlterGroup"];
+    Statement::Propose { .. } => "ALTER RESOURCE GROUP .. PROPOSE", "ALTER RESOURCE GROUP a PROPOSE RU_PER_SEC = 9",
+        ["Admin/PutProposal"];
+    Statement::ShowProposal { .. } => "SHOW RESOURCE GROUP PROPOSAL", "SHOW RESOURCE GROUP PROPOSAL a",
+        ["Admin/GetProposal"];
+    Statement::ApplyProposal { .. } => "ALTER RESOURCE GROUP .. APPLY PROPOSAL",
+        "ALTER RESOURCE GROUP a APPLY PROPOSAL", ["Admin/ApplyProposal"];
+    Statement::WithdrawProposal { .. } => "ALTER RESOURCE GROUP .. WITHDRAW PROPOSAL",
+        "ALTER RESOURCE GROUP a WITHDRAW PROPOSAL", ["Admin/DeleteProposal"];
     Statement::DropGroup { .. } => "DROP RESOURCE GROUP", "DROP RESOURCE GROUP IF EXISTS b", ["Admin/DeleteGroup"];
     Statement::ShowCreateGroup { .. } => "SHOW CREATE RESOURCE GROUP", "SHOW CREATE RESOURCE GROUP a",
         ["Admin/GetGroup"];
@@ -63,6 +71,7 @@ rows! { TABLES, table(VirtualTable):
     VirtualTable::Runaways => "tidegate.runaways", "", ["Statements/ListRunaways"];
     VirtualTable::Bindings => "tidegate.bindings", "", ["Admin/ListBindings"];
     VirtualTable::Clients => "tidegate.clients", "", ["Admin/ListClients"];
+    VirtualTable::Proposals => "tidegate.proposals", "", ["Admin/ListProposals"];
 }
 
 /// The other statements of a kind, which take another call.
