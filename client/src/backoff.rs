@@ -1,5 +1,5 @@
-//! Pauses between attempts to reach a controller: exponential with full jitter, 50 ms to 5 s. With several endpoints a
-//! pause grows once for each round of them: all but one refuse in a healthy cluster, which is no failure of theirs.
+//! Pauses between attempts to reach a controller: exponential with full jitter, 50 ms to 5 s. With several endpoints
+//! there is one for each round of them: all but one refuse in a healthy cluster, which is no failure of theirs.
 //!
 //! *Source*: the AWS Architecture Blog, "Exponential Backoff And Jitter"; full jitter spreads a fleet that lost its
 //! controller at one moment.
@@ -35,10 +35,13 @@ impl Backoff {
 
     /// The pause after one more failure.
     pub(crate) fn pause(&mut self) -> Duration {
-        let rounds = self.failures / self.endpoints;
+        let (rounds, within) = (self.failures / self.endpoints, self.failures % self.endpoints);
+        self.failures = self.failures.saturating_add(1);
+        if within > 0 {
+            return Duration::ZERO;
+        }
         let ceiling =
             FIRST.saturating_mul(1_u32.checked_shl(rounds.min(16)).unwrap_or(u32::MAX)).min(LONGEST);
-        self.failures = self.failures.saturating_add(1);
         rand::random_range(Duration::ZERO..=ceiling)
     }
 
@@ -70,9 +73,16 @@ mod tests {
     #[test]
     fn a_round_of_endpoints_counts_as_one_failure() {
         let mut backoff = Backoff::of(3);
-        for attempt in 0..30_u32 {
+        let mut sum = Duration::ZERO;
+        for attempt in 0..300_u32 {
             let ceiling = FIRST.saturating_mul(1 << (attempt / 3).min(16)).min(LONGEST);
-            assert!(backoff.pause() <= ceiling, "attempt {attempt}");
+            let pause = backoff.pause();
+            assert!(
+                pause <= ceiling && (attempt % 3 == 0 || pause.is_zero()),
+                "attempt {attempt}: {pause:?}"
+            );
+            sum += pause;
         }
+        assert!(sum > LONGEST, "rounds are apart: {sum:?}");
     }
 }

@@ -30,6 +30,7 @@ mod rest;
 pub mod restore;
 mod server;
 pub mod service;
+mod sockets;
 mod spans;
 pub mod statements;
 pub mod store;

@@ -14,13 +14,12 @@ use axum::Router;
 use tidegate_consensus::etcd::EtcdError;
 use tidegate_core::engine::EngineConfig;
 use tidegate_core::units::Span;
-use tidegate_listener::{BACKLOG, Bodies, Door, Failures, Hosts, PROTOCOLS, Surface, Upkeep};
+use tidegate_listener::{Bodies, Door, Failures, Hosts, PROTOCOLS, Surface, Upkeep};
 use tidegate_proto::v1::admin_server::AdminServer;
 use tidegate_proto::v1::grants_server::GrantsServer;
 use tidegate_proto::v1::statements_server::StatementsServer;
 use tidegate_tls::{Server, TlsError};
 use tidegate_traces::{Exporter, Source, TraceError, TraceSettings, Traces};
-use tokio::net::TcpListener;
 use tokio::sync::watch as flag;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{interval, sleep_until, timeout};
@@ -39,6 +38,7 @@ use crate::limits::{
     TIDY_EVERY, TOKENS_EVERY,
 };
 use crate::service::{Service, ServiceConfig};
+use crate::sockets::Sockets;
 use crate::store::{RedbStore, Store, StoreError};
 use crate::web::{self, Web};
 use crate::{grpc, rest, spans};
@@ -148,27 +148,23 @@ impl Controller {
         store: Arc<dyn Store>,
         clock: Clock,
     ) -> Result<Running, StartError> {
+        check(&config)?;
+        let sockets = Sockets::open(&config)?;
         let settings = settings(&config);
-        Self::begin(config, move || Service::load(store, settings, clock), |_| ()).await
+        Self::begin(config, &sockets, move || Service::load(store, settings, clock), |_| ()).await
     }
 
-    /// The same with the service as `load` returns it.
+    /// The same on open sockets, with the service as `load` returns it.
     pub(crate) async fn begin(
         config: Config,
+        sockets: &Sockets,
         load: impl FnOnce() -> Result<Service, StoreError> + Send + 'static,
         before_it_answers: impl FnOnce(&Arc<Service>),
     ) -> Result<Running, StartError> {
-        check(&config)?;
         let is_guarded = config.authentication() == Authentication::Required;
         let by_tokens = is_guarded && config.certifies_nobody() && !config.provides_admins();
         let tls = config.tls.map(|files| Server::load(files, &PROTOCOLS)).transpose()?;
-        let grpc = listen("grpc_listen", config.grpc_listen)?;
-        let http = listen("http_listen", config.http_listen)?;
-        let local = |key, address, listener: &TcpListener| {
-            listener.local_addr().map_err(|reason| StartError::Listen { key, address, reason })
-        };
-        let grpc_addr = local("grpc_listen", config.grpc_listen, &grpc)?;
-        let rest_addr = local("http_listen", config.http_listen, &http)?;
+        let ([grpc, http], [grpc_addr, rest_addr]) = (sockets.listeners()?, sockets.addresses());
         let loading = tokio::task::spawn_blocking(load).await;
         let service = loaded(loading, &config.store)?;
         before_it_answers(&service);
@@ -256,7 +252,7 @@ impl Running {
         self.stopping.send_replace(true);
         self.servers.iter().chain(&self.telling).for_each(JoinHandle::abort);
         for server in &mut self.servers {
-            // It was cut off; then its address is free.
+            // It was cut off; then it holds nothing any more.
             let _ = server.await;
         }
         self.wind_up().await;
@@ -308,10 +304,6 @@ pub(crate) fn check(config: &Config) -> Result<(), StartError> {
 pub(crate) fn settings(config: &Config) -> ServiceConfig {
     let engine = EngineConfig { drift_ppm: config.drift_ppm, margin: config.margin };
     ServiceConfig { capacity: config.capacity, engine, fence: config.fence, ..ServiceConfig::default() }
-}
-
-pub(crate) fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
-    tidegate_listener::open(address, BACKLOG).map_err(|reason| StartError::Listen { key, address, reason })
 }
 
 /// The routes of the gRPC listener, and the reporter of its health.

@@ -24,5 +24,8 @@ pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descrip
 /// it for one is refused, and charges no other group.
 pub const NOT_GIVEN: &str = "not-given-to-this-node";
 
+/// A key of the metadata of a refusal: this controller is about to lead, so the same call is to be made again at once.
+pub const ABOUT_TO_LEAD: &str = "tidegate-about-to-lead";
+
 /// Oldest and newest protocol version this build speaks.
 pub const PROTOCOL_VERSIONS: std::ops::RangeInclusive<u32> = 1..=1;

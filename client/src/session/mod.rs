@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::units::{Span, Time};
-use tidegate_proto::{PROTOCOL_VERSIONS, v1};
+use tidegate_proto::{ABOUT_TO_LEAD, PROTOCOL_VERSIONS, v1};
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::StreamExt as _;
 
@@ -99,6 +99,25 @@ enum End {
     Lost(String),
 }
 
+/// Why a stream was not opened.
+struct Refusal {
+    reason: String,
+    /// The controller is about to lead, and takes the same call then.
+    is_about_to_lead: bool,
+}
+
+impl Refusal {
+    fn of(status: &tonic::Status) -> Self {
+        Self { reason: said(status), is_about_to_lead: status.metadata().contains_key(ABOUT_TO_LEAD) }
+    }
+}
+
+impl From<String> for Refusal {
+    fn from(reason: String) -> Self {
+        Self { reason, is_about_to_lead: false }
+    }
+}
+
 /// The next event of a session.
 enum Event {
     Heard(Option<Result<v1::ServerMessage, tonic::Status>>),
@@ -140,7 +159,11 @@ impl Session {
                 return;
             };
             turn = turn.wrapping_add(1);
-            let lost = match self.open(&endpoint).await {
+            let mut opened = self.open(&endpoint).await;
+            if opened.as_ref().is_err_and(|refusal| refusal.is_about_to_lead) {
+                opened = self.open(&endpoint).await;
+            }
+            let lost = match opened {
                 Ok(stream) => {
                     let opened = self.hub.shared.clock.now();
                     let end = self.serve(stream).await;
@@ -150,7 +173,7 @@ impl Session {
                         End::Lost(reason) => reason,
                     }
                 }
-                Err(reason) => reason,
+                Err(refusal) => refusal.reason,
             };
             self.lost(&endpoint, lost);
             let pause = self.hub.shared.clock.now().after(span(backoff.pause()));
@@ -165,7 +188,7 @@ impl Session {
     }
 
     /// Opens a stream and waits to be welcomed.
-    async fn open(&mut self, endpoint: &str) -> Result<Stream, String> {
+    async fn open(&mut self, endpoint: &str) -> Result<Stream, Refusal> {
         self.hub.link.send_modify(|link| endpoint.clone_into(&mut link.endpoint));
         let (outbound, receiver) = mpsc::channel(OUTBOUND);
         let hello = v1::Hello {
@@ -181,27 +204,27 @@ impl Session {
         let began = self.hub.shared.clock.now();
         let opening = self.transport.session(endpoint, receiver);
         let welcomed = within(OPEN_TIMEOUT, async {
-            let mut inbound = opening.await.map_err(|status| said(&status))?;
+            let mut inbound = opening.await.map_err(|status| Refusal::of(&status))?;
             match inbound.next().await {
                 Some(Ok(v1::ServerMessage { kind: Some(v1::server_message::Kind::Welcome(welcome)) })) => {
                     Ok((inbound, welcome))
                 }
-                Some(Ok(_)) => Err("the controller's first message is no welcome".to_owned()),
-                Some(Err(status)) => Err(said(&status)),
-                None => Err("the controller ended the stream without a welcome".to_owned()),
+                Some(Ok(_)) => Err("the controller's first message is no welcome".to_owned().into()),
+                Some(Err(status)) => Err(Refusal::of(&status)),
+                None => Err("the controller ended the stream without a welcome".to_owned().into()),
             }
         });
         let (inbound, welcome) =
             welcomed.await.ok_or_else(|| format!("no welcome within {OPEN_TIMEOUT:?}"))??;
         if !PROTOCOL_VERSIONS.contains(&welcome.protocol) {
-            return Err(format!(
-                "the controller chose protocol {}, unknown to this client",
-                welcome.protocol
-            ));
+            let reason =
+                format!("the controller chose protocol {}, unknown to this client", welcome.protocol);
+            return Err(reason.into());
         }
         if welcome.epoch < self.epoch {
             self.hub.shared.counters.old_epochs.add();
-            return Err(format!("the controller leads epoch {}, but {} was seen", welcome.epoch, self.epoch));
+            let reason = format!("the controller leads epoch {}, but {} was seen", welcome.epoch, self.epoch);
+            return Err(reason.into());
         }
         self.welcomed(endpoint, &welcome);
         let now = self.hub.shared.clock.now();

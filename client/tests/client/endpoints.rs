@@ -1,15 +1,19 @@
 //! A client with the addresses of several controllers, of which some answer.
 
 use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tidegate_client::transport::{Opening, Transport};
 use tidegate_client::{Client, Ru};
 use tidegate_core::group::GroupSpec;
 use tidegate_core::units::Rate;
-use tidegate_proto::v1;
+use tidegate_proto::{ABOUT_TO_LEAD, v1};
 use tokio::sync::mpsc;
-use tokio::time::{interval, timeout};
+use tokio::time::{Instant, interval, timeout};
+use tonic::Status;
+use tonic::metadata::MetadataValue;
 
 use crate::fake::{Fake, Pipe};
 
@@ -101,4 +105,49 @@ async fn whichever_controllers_answer_a_client_finds_one_of_them() {
             assert!(admitted.is_ok(), "{what}: {:?}", admitted.err());
         }
     }
+}
+
+/// Refuses one stream with the word that it is about to lead, and then serves.
+struct AboutToLead {
+    fake: Fake,
+    refused: Arc<AtomicBool>,
+}
+
+impl Transport for AboutToLead {
+    fn session(
+        &self,
+        endpoint: &str,
+        outbound: mpsc::Receiver<v1::ClientMessage>,
+    ) -> Opening<v1::ServerMessage> {
+        if endpoint == NAMES[0] && self.refused.swap(true, Ordering::Relaxed) {
+            return Pipe(self.fake.clone()).session(endpoint, outbound);
+        }
+        let mut status = Status::unavailable("a standby");
+        if endpoint == NAMES[0] {
+            status.metadata_mut().insert(ABOUT_TO_LEAD, MetadataValue::from_static("1"));
+        }
+        Box::pin(async { Err(status) })
+    }
+
+    fn watch(&self, endpoint: &str, request: v1::WatchRequest) -> Opening<v1::WatchEvent> {
+        Pipe(self.fake.clone()).watch(endpoint, request)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_is_about_to_lead_is_called_again_at_once() {
+    let refused = Arc::<AtomicBool>::default();
+    let transport = AboutToLead { fake: Fake::new(), refused: Arc::clone(&refused) };
+    let begun = Instant::now();
+    let client = Client::builder(NAMES, "node-1").transport(transport).start().unwrap();
+    let mut looks = interval(Duration::from_millis(1));
+    while !client.stats().link.connected {
+        looks.tick().await;
+    }
+    // The others would have come first, and then a pause.
+    assert_eq!(
+        (client.stats().link.endpoint.as_str(), client.stats().counts.session_failures),
+        (NAMES[0], 0)
+    );
+    assert!(refused.load(Ordering::Relaxed) && begun.elapsed() < Duration::from_millis(5));
 }

@@ -10,20 +10,21 @@ use tidegate_listener::{Bodies, Door, Failures, Hosts, PROTOCOLS, Surface, Upkee
 use tidegate_tls::Server;
 use tokio::sync::watch as flag;
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::leadership::{Leadership, leave};
 use super::presence::{Namesake, Presence, Shown};
 use super::roster::Roster;
-use super::standby::{Standby, Taken};
+use super::standby::{Standby, Taken, look_every};
 use super::waiting::{View, Waiting};
 use crate::clock::{Clock, duration};
 use crate::config::{ClusterSettings, Config, FENCE_OF_A_CLUSTER};
 use crate::limits::{MAX_GRPC_CONNECTIONS, MAX_REST_CONNECTIONS};
 use crate::metrics::Metrics;
-use crate::server::{Controller, StartError, StopError, check, listen, settings};
+use crate::server::{Controller, StartError, StopError, check, settings};
 use crate::service::{Service, ServiceConfig, Succession};
-use crate::store::replicated::{FilePlace, MemberRecord, Members, Owner, Settings};
+use crate::sockets::Sockets;
+use crate::store::replicated::{FilePlace, MemberRecord, Members, Owner, ReplicatedStore, Settings};
 
 /// Time for connections of a standby to end when it begins to lead: their callers wait for that.
 const CLOSE_WITHIN: Span = Span::millis(500);
@@ -60,6 +61,8 @@ struct Turns {
     roster: Arc<Roster>,
     /// What this process calls itself among controllers.
     record: MemberRecord,
+    /// Open until this process is to stop; then nodes find another controller at once.
+    sockets: Option<Sockets>,
 }
 
 /// How a turn ended.
@@ -95,6 +98,8 @@ impl Member {
         consensus: Arc<dyn Consensus>,
     ) -> Result<Self, StartError> {
         let (stopping, stopped) = flag::channel(false);
+        let sockets = Sockets::open(&config)?;
+        [config.grpc_listen, config.http_listen] = sockets.addresses();
         config.fence = config.fence.or(Some(FENCE_OF_A_CLUSTER));
         let roster = Arc::new(Roster::new(&cluster.name, &cluster.prefix, Clock::start()));
         let record = MemberRecord {
@@ -104,7 +109,8 @@ impl Member {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             unix_ms: 0,
         };
-        let mut turns = Turns { config, cluster, consensus, stopped, before: None, roster, record };
+        let sockets = Some(sockets);
+        let mut turns = Turns { config, cluster, consensus, stopped, before: None, roster, record, sockets };
         let doors = turns.open().await?;
         turns.record.addresses = vec![turns.address()];
         let (grpc_addr, rest_addr) = (turns.config.grpc_listen, turns.config.http_listen);
@@ -207,17 +213,16 @@ impl Turns {
         }
     }
 
-    /// Opens the listeners of a standby. From the first time on, the addresses are fixed.
-    async fn open(&mut self) -> Result<Doors, StartError> {
+    fn sockets(&self) -> Result<&Sockets, StartError> {
+        // They are closed when this process stops, and then it takes no role.
+        self.sockets.as_ref().ok_or_else(|| StartError::Internal("its sockets are closed".to_owned()))
+    }
+
+    /// Opens the listeners of a standby.
+    async fn open(&self) -> Result<Doors, StartError> {
         let tls = self.config.tls.clone().map(|files| Server::load(files, &PROTOCOLS)).transpose()?;
-        let grpc = listen("grpc_listen", self.config.grpc_listen)?;
-        let http = listen("http_listen", self.config.http_listen)?;
-        let address = |key, address, listener: &tokio::net::TcpListener| {
-            listener.local_addr().map_err(|reason| StartError::Listen { key, address, reason })
-        };
-        self.config.grpc_listen = address("grpc_listen", self.config.grpc_listen, &grpc)?;
-        self.config.http_listen = address("http_listen", self.config.http_listen, &http)?;
-        let (grpc_addr, rest_addr) = (self.config.grpc_listen, self.config.http_listen);
+        let sockets = self.sockets()?;
+        let ([grpc, http], [grpc_addr, rest_addr]) = (sockets.listeners()?, sockets.addresses());
         let (closing, closed) = flag::channel(false);
         let view = flag::Sender::new(View { name: self.cluster.name.clone(), ..View::default() });
         let metrics = Arc::new(Metrics::new());
@@ -274,7 +279,7 @@ impl Turns {
     }
 
     /// Leads until this controller is to stop, or another one owns the log.
-    async fn lead(&self, instance: u64, taken: Taken, doors: Doors) -> Result<Ended, EndError> {
+    async fn lead(&mut self, instance: u64, taken: Taken, doors: Doors) -> Result<Ended, EndError> {
         let store = Arc::new(taken.store);
         let clock = Clock::start();
         let fence = self.config.fence.unwrap_or(FENCE_OF_A_CLUSTER);
@@ -294,7 +299,7 @@ impl Turns {
         };
         let (taken_store, groups) = (Arc::clone(&store), taken.groups);
         let load = move || Service::load_with(taken_store, settings, clock, groups);
-        let began = Controller::begin(config, load, before_it_answers).await;
+        let began = Controller::begin(config, self.sockets()?, load, before_it_answers).await;
         let running = match began {
             Ok(running) => running,
             Err(error) => {
@@ -320,6 +325,10 @@ impl Turns {
         if let Ended::Drained = end {
             tracing::info!("the lead is left to another controller");
         }
+        self.announce(&store, fence).await;
+        if let Ended::Stopped = end {
+            self.sockets = None;
+        }
         let service = Arc::clone(running.service());
         let saved = running.shutdown().await;
         leadership.end().await;
@@ -334,5 +343,19 @@ impl Turns {
         }
         saved?;
         Ok(end)
+    }
+
+    /// Lets standbys look more often for the end of this leadership, which grants until they do.
+    async fn announce(&self, store: &Arc<ReplicatedStore>, fence: Span) {
+        if self.roster.others().is_empty() {
+            return;
+        }
+        let announced = Arc::clone(store);
+        match spawn_blocking(move || announced.announce()).await {
+            Ok(Ok(())) => sleep(duration(look_every(fence))).await,
+            // They look as often as ever.
+            Ok(Err(error)) => tracing::debug!(%error, "the end of this leadership is not announced"),
+            Err(error) => tracing::error!(%error, "the end of this leadership is not announced"),
+        }
     }
 }

@@ -23,6 +23,9 @@ use crate::store::{StoreError, Table};
 const LOOKS: u64 = 10;
 /// Between two looks at a leader with a long fence: a stop is noticed soon.
 const LONGEST_LOOK: Span = Span::millis(500);
+/// Between two looks at a leader that is about to leave: nothing is granted from its end until the next look. For a second
+/// at most, a hundred reads a second.
+const SOON: Span = Span::millis(10);
 /// Between two applications of the log: what is left to apply at a takeover takes no time.
 const FOLLOW_EVERY: Span = Span::millis(500);
 /// A controller that was drained leaves a free log to others for so many of its fences. They look ten times a fence, so
@@ -238,8 +241,8 @@ impl Standby {
         if verdict == Verdict::Alive && owner.controller == self.me.controller {
             self.warn_of_namesake(owner);
         }
-        self.show(Some(owner), may_take && verdict != Verdict::Alive);
-        let pause = look_every(fence(owner));
+        self.show(Some(owner), may_take && (verdict != Verdict::Alive || seen.leaves));
+        let pause = if seen.leaves { SOON } else { look_every(fence(owner)) };
         if verdict == Verdict::Dead { Next::Take { seen, silent: true } } else { Next::Wait(pause) }
     }
 
@@ -285,6 +288,7 @@ fn fence(owner: &Owner) -> Span {
     Span(owner.fence_ms.saturating_mul(1_000)).min(LONGEST_FENCE)
 }
 
-fn look_every(fence: Span) -> Span {
+/// Between two looks at a leader with this fence.
+pub(super) fn look_every(fence: Span) -> Span {
     Span(fence.0 / LOOKS).min(LONGEST_LOOK)
 }

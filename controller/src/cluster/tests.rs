@@ -1,6 +1,7 @@
 //! Three controllers over a model of the shared store, from seeds, in virtual time on one thread, with the code that
 //! ships: one speaks at a time, nothing acknowledged is lost, and somebody speaks again soon.
 
+mod announced;
 mod drain;
 mod judge;
 mod link;

@@ -1,7 +1,7 @@
 //! What a standby answers: who leads. It takes no other call, and holds no state that one could read.
 //!
-//! Streams of nodes are parked while the leader's beat is late, since this controller may lead in a moment; they end
-//! when that is decided, and nodes connect again.
+//! Streams of nodes are parked while the leader's beat is late or says that the leader leaves, since this controller may
+//! lead in a moment; they end when that is decided, and nodes connect again: here, if this is the one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,11 +14,13 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::json;
 use tidegate_listener::exposition;
+use tidegate_proto::ABOUT_TO_LEAD;
 use tidegate_proto::v1::admin_server::AdminServer;
 use tidegate_proto::v1::grants_server::GrantsServer;
 use tidegate_proto::v1::statements_server::StatementsServer;
 use tokio::sync::watch as flag;
 use tonic::Status;
+use tonic::metadata::MetadataValue;
 use tonic::service::Routes;
 use tonic_health::server::health_reporter;
 
@@ -99,9 +101,12 @@ impl Waiting {
 }
 
 async fn grpc(mut waiting: Waiting, request: Request<Body>) -> Response<Body> {
-    if STREAMS.contains(&request.uri().path()) {
-        // An error means that this is no standby any more.
-        let _ = waiting.view.wait_for(|view| !view.is_open).await;
+    if STREAMS.contains(&request.uri().path()) && waiting.view.wait_for(|view| !view.is_open).await.is_err() {
+        let name = waiting.view.borrow().name.clone();
+        let reason = format!("controller {name} is no standby any more, and is about to lead; call again");
+        let mut status = Status::unavailable(reason);
+        status.metadata_mut().insert(ABOUT_TO_LEAD, MetadataValue::from_static("1"));
+        return status.into_http();
     }
     Status::unavailable(waiting.known().await.to_string()).into_http()
 }
@@ -180,12 +185,14 @@ mod tests {
         sender.send_modify(|view| view.is_open = false);
         let Poll::Ready(Ok(ended)) = poll(&mut session) else { panic!("the decision ends the wait") };
         assert_eq!(Status::from_header_map(ended.headers()).unwrap().code(), tonic::Code::Unavailable);
+        assert!(!ended.headers().contains_key(ABOUT_TO_LEAD), "another one leads");
         // So does the end of standing by.
         sender.send_modify(|view| view.is_open = true);
         let mut session = Box::pin(routes.oneshot(asked("/tidegate.v1.Grants/Watch")));
         assert!(poll(&mut session).is_pending());
         drop(sender);
-        assert!(poll(&mut session).is_ready());
+        let Poll::Ready(Ok(ended)) = poll(&mut session) else { panic!("so does the end of standing by") };
+        assert!(ended.headers().contains_key(ABOUT_TO_LEAD));
     }
 
     #[tokio::test]

@@ -11,7 +11,7 @@ use clap::{Parser, Subcommand};
 use tidegate_tests::process::trial::outage::{self, FALLBACK};
 use tidegate_tests::process::trial::overload;
 use tidegate_tests::process::trial::round_trip::{self, Distance};
-use tidegate_tests::process::trial::{Admitted, NODES, RATE, Setting, takeover};
+use tidegate_tests::process::trial::{Admitted, NODES, RATE, Setting, takeover, transfer};
 
 /// Runs a controller and four nodes that ask for more than their cap of 1,000 RU/s, as processes of the profile of this
 /// one, and shows the RU that were admitted in each second.
@@ -70,6 +70,16 @@ enum Trial {
         /// How many times.
         #[arg(long, value_name = "N", default_value_t = 50)]
         kills: u64,
+    },
+    /// The same cluster: the controller that leads is drained while a node holds many leases. Prints how long nothing was
+    /// granted, and whether the next one recovered.
+    Transfer {
+        /// How many times.
+        #[arg(long, value_name = "N", default_value_t = 20)]
+        times: u64,
+        /// Leases of the node, each of a group of its own.
+        #[arg(long, value_name = "N", default_value_t = 10_000)]
+        leases: u64,
     },
 }
 
@@ -132,6 +142,9 @@ async fn run(options: Options) -> Result<ExitCode, Box<dyn Error>> {
         Trial::Takeover { kills, limited_every } => {
             return Ok(show_kills(&takeover::kills(&setting, kills, limited_every).await?));
         }
+        Trial::Transfer { times, leases } => {
+            return Ok(show_transfers(&transfer::transfers(&setting, leases, times).await?));
+        }
         Trial::Member { kills } => return Ok(show_members(&takeover::members(&setting, kills).await?)),
     };
     Ok(shown(&admitted))
@@ -153,6 +166,14 @@ fn show_members(outcome: &takeover::Members) -> ExitCode {
     println!("  another controller led:                            {} times", outcome.changes);
     println!("  nothing was granted for:                           {}", outcome.silent);
     println!("  a newcomer was admitted in a group without limit:  {}", outcome.unlimited);
+    show_refused(outcome.refused)
+}
+
+fn show_transfers(outcome: &transfer::Transfers) -> ExitCode {
+    println!("drains of the controller that leads, with {} leases", outcome.leases);
+    println!("  nothing was granted for:                           {}", outcome.without_grants);
+    println!("  the next one said that it leads after:             {}", outcome.led);
+    println!("  the next one recovered, or began another epoch:    {} times", outcome.recoveries);
     show_refused(outcome.refused)
 }
 

@@ -19,7 +19,7 @@ use super::comparing::{Compared, Comparing};
 use super::keys::head_value;
 use super::known::Known;
 use super::owned::ReplicatedStore;
-use super::owner::{Owner, Seen, named};
+use super::owner::{Owner, Seen, named, says_leave};
 use super::place::Place;
 use super::ready::Ready;
 use super::restore::{newest, rebuild};
@@ -386,7 +386,12 @@ fn look(calls: &Calls) -> Result<Seen, StoreError> {
     let owner = row.as_ref().map(|row| Owner::read(&row.value)).transpose();
     let owner = owner.map_err(|reason| unfit(&own, reason))?;
     let changed = |row: &Row| row.changed;
-    Ok(Seen { owner, own: row.as_ref().map_or(0, changed), beat: beat.as_ref().map_or(0, changed) })
+    Ok(Seen {
+        owner,
+        own: row.as_ref().map_or(0, changed),
+        beat: beat.as_ref().map_or(0, changed),
+        leaves: beat.is_some_and(|beat| says_leave(&beat.value)),
+    })
 }
 
 const OF_ONE: &str =

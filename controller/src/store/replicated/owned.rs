@@ -6,7 +6,7 @@
 //! happens at most once, and whatever fills a number ends all other attempts at it.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tidegate_consensus::{Guard, Step, Transaction};
@@ -18,7 +18,7 @@ use super::calls::{Calls, Put, Unwritten};
 use super::checkpoint::Checkpoint;
 use super::follower::Head;
 use super::known::Known;
-use super::owner::{Owner, named};
+use super::owner::{Owner, beat_value, named};
 use super::segment::{Segment, pieces};
 use super::{scope, writing};
 
@@ -32,6 +32,8 @@ pub struct ReplicatedStore {
     checkpoints: Mutex<Checkpoints>,
     turn: Mutex<Turn>,
     beats: AtomicU64,
+    /// Beats say that it is about to leave the log.
+    leaves: AtomicBool,
     /// Why nothing may be written any more.
     ended: OnceLock<StoreError>,
     /// The word of the seal that the owner before left behind, if it left the log in order: it is valid once.
@@ -95,6 +97,7 @@ impl ReplicatedStore {
             checkpoints: Mutex::new(last),
             turn: Mutex::new(Turn { head, applied, open: None, known }),
             beats: AtomicU64::new(0),
+            leaves: AtomicBool::new(false),
             ended: OnceLock::new(),
             seal: Mutex::new(before.filter(|before| before.clean).map(seal_of)),
         }
@@ -122,10 +125,11 @@ impl ReplicatedStore {
     pub fn beat(&self) -> Result<(), StoreError> {
         self.alive()?;
         let count = self.beats.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        let value = beat_value(count, self.leaves.load(Ordering::Relaxed));
         let keys = &self.calls.keys;
         let transaction = Transaction {
             when: vec![Guard::Changed(keys.own(), self.epoch)],
-            then: vec![Step::Put(keys.beat(), count.to_string().into_bytes())],
+            then: vec![Step::Put(keys.beat(), value)],
             otherwise: vec![Step::Get(keys.own())],
         };
         let failed = |error: tidegate_consensus::ConsensusError| StoreError::Shared {
@@ -138,6 +142,16 @@ impl ReplicatedStore {
         }
         let by = named(outcome.found.into_iter().next().flatten().as_ref());
         self.noted(Err(StoreError::Deposed { by }))
+    }
+
+    /// Shows with a beat, and with all further ones, that this owner is about to leave the log: followers look for that
+    /// more often from now on.
+    ///
+    /// # Errors
+    /// As of [`Self::beat`].
+    pub fn announce(&self) -> Result<(), StoreError> {
+        self.leaves.store(true, Ordering::Relaxed);
+        self.beat()
     }
 
     /// Marks the log as left in order: nobody needs to wait for this owner, which writes no more.

@@ -59,11 +59,35 @@ pub struct Seen {
     pub own: u64,
     /// The revision of its newest beat; 0 if there is none.
     pub beat: u64,
+    /// Whether that beat says that the owner is about to leave the log.
+    pub leaves: bool,
+}
+
+/// The end of a beat of an owner that is about to leave the log.
+const LEAVES: &str = " leaves";
+
+/// The value of a beat.
+pub(super) fn beat_value(count: u64, leaves: bool) -> Vec<u8> {
+    let end = if leaves { LEAVES } else { "" };
+    format!("{count}{end}").into_bytes()
+}
+
+/// Whether a beat says that its owner is about to leave the log.
+pub(super) fn says_leave(beat: &[u8]) -> bool {
+    beat.ends_with(LEAVES.as_bytes())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_beat_says_whether_its_owner_is_about_to_leave() {
+        for count in [0, 17, u64::MAX] {
+            assert!(says_leave(&beat_value(count, true)) && !says_leave(&beat_value(count, false)));
+        }
+        assert!(!says_leave(b""));
+    }
 
     #[test]
     fn a_record_is_read_as_it_was_written_and_anything_else_is_named() {

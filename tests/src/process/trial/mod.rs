@@ -9,6 +9,8 @@ pub mod overload;
 pub mod round_trip;
 mod series;
 pub mod takeover;
+mod times;
+pub mod transfer;
 
 use std::path::PathBuf;
 

@@ -16,6 +16,7 @@ use tidegate_proto::v1::{CreateGroupRequest, StatusRequest};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use super::times::{Times, length, span};
 use super::{Setting, definition};
 use crate::process::controllers::{Controllers, SILENT};
 use crate::process::error::{ClusterError, PATIENCE};
@@ -37,29 +38,6 @@ const WAIT: Duration = Duration::from_millis(500);
 const SETTLES: Duration = Duration::from_millis(5_500);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(5);
-
-/// Times, in order of length.
-#[derive(Clone, Debug, Default)]
-pub struct Times(Vec<Span>);
-
-impl Times {
-    fn add(&mut self, span: Span) {
-        let place = self.0.partition_point(|known| *known <= span);
-        self.0.insert(place, span);
-    }
-
-    fn at(&self, permille: usize) -> Span {
-        let place = (self.0.len() * permille).div_ceil(1_000).saturating_sub(1);
-        self.0.get(place).copied().unwrap_or_default()
-    }
-}
-
-impl fmt::Display for Times {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (least, median, p99, most) = (self.at(0), self.at(500), self.at(990), self.at(1_000));
-        write!(f, "{} times: least {least}, median {median}, p99 {p99}, most {most}", self.0.len())
-    }
-}
 
 /// What kills of the controller that leads came to; all times are from the kill.
 #[derive(Clone, Debug, Default)]
@@ -273,7 +251,7 @@ async fn silence(controllers: &Controllers, leader: usize) -> Result<Span, Clust
         }
         tokio::time::sleep(LOOK).await;
     }
-    Ok(silent.map_or(Span(0), |from| Span(micros(last.duration_since(from)))))
+    Ok(silent.map_or(Span(0), |from| length(last.duration_since(from))))
 }
 
 async fn hold(client: Client, stop: Arc<AtomicBool>, refused: Arc<AtomicU64>, admitted: Arc<AtomicU64>) {
@@ -332,28 +310,6 @@ fn joined(done: Result<Option<Span>, tokio::task::JoinError>) -> Result<Span, Cl
     done.ok_or_else(|| refused("wait", &"nothing came in time"))
 }
 
-fn span(from: Instant) -> Span {
-    Span(micros(from.elapsed()))
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
-
 fn refused(what: &str, reason: &dyn fmt::Display) -> ClusterError {
     ClusterError::Refused { what: what.to_owned(), reason: reason.to_string() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quantiles_are_of_those_at_or_below() {
-        let mut times = Times::default();
-        (1..=200).rev().for_each(|ms| times.add(Span::millis(ms)));
-        let at = |permille| times.at(permille).0 / 1_000;
-        assert_eq!([at(0), at(500), at(990), at(1_000)], [1, 100, 198, 200]);
-        assert_eq!(Times::default().at(500), Span(0));
-    }
 }
