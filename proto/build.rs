@@ -26,7 +26,7 @@ const WRITTEN: [&str; 13] = [
 ];
 
 /// Messages that are only answered and stored, and may gain fields.
-const SHOWN: [&str; 47] = [
+const SHOWN: [&str; 48] = [
     "AddWatchReply",
     "ApplyReply",
     "AuditEntry",
@@ -42,6 +42,7 @@ const SHOWN: [&str; 47] = [
     "DeleteProposalReply",
     "DrainControllerReply",
     "ForgetClientReply",
+    "ForgetControllerReply",
     "GroupReply",
     "GroupState",
     "GroupWaits",

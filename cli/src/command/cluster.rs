@@ -47,6 +47,15 @@ pub(crate) enum ClusterCommand {
         #[arg(long, value_name = "TIME", value_parser = rest)]
         rest: Option<u64>,
     },
+    /// Remove a controller that was killed for good from the list of members. One that is stopped in order leaves the
+    /// list by itself.
+    #[command(after_help = "Example:\n  tidegate cluster forget c3\n\n\
+        It is refused for the controller that leads, and for one that showed within the last 3 s that it runs.")]
+    Forget {
+        /// The controller, as `tidegate cluster members` names it.
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
 }
 
 fn rest(text: &str) -> Result<u64, String> {
@@ -90,6 +99,15 @@ pub(crate) async fn run(command: ClusterCommand, global: &Global) -> Result<(), 
             global.output.show(&reply, || {
                 let rest = Span(reply.rest_us);
                 format!("controller {} leaves the lead to another one for {rest}\n", reply.controller)
+            })
+        }
+        ClusterCommand::Forget { name } => {
+            let request = v1::ForgetControllerRequest { controller: name };
+            let admin = global.admin().await?;
+            let reply = admin.calls().forget_controller(request).await.map_err(admin.failed())?.into_inner();
+            global.output.show(&reply, || {
+                let silent = Span(reply.silent_us / 1_000 * 1_000);
+                format!("controller {} is forgotten; it was silent for {silent}", reply.controller)
             })
         }
     }

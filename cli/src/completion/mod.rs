@@ -29,7 +29,7 @@ pub(crate) struct CompleteArgs {
 }
 
 /// Arguments that are names: of which command, which argument, and of what.
-const NAMED: [(&[&str], &str, Names); 26] = [
+const NAMED: [(&[&str], &str, Names); 27] = [
     (&["group", "create"], "parent", Names::Groups),
     (&["group", "alter"], "name", Names::Groups),
     (&["group", "alter"], "parent", Names::Groups),
@@ -49,6 +49,7 @@ const NAMED: [(&[&str], &str, Names); 26] = [
     (&["usage"], "group", Names::Groups),
     (&["lease", "list"], "group", Names::Groups),
     (&["client", "forget"], "names", Names::Clients),
+    (&["cluster", "forget"], "name", Names::Controllers),
     (&["watch", "add"], "group", Names::Groups),
     (&["watch", "add"], "switch_group", Names::Groups),
     (&["watch", "list"], "group", Names::Groups),

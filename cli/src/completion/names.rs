@@ -25,6 +25,7 @@ pub(super) enum Names {
     Tenants,
     Users,
     Clients,
+    Controllers,
     /// Those of the user's file.
     Contexts,
 }
@@ -65,6 +66,12 @@ impl Names {
             Self::Clients => {
                 let reply = calls.list_clients(v1::ListClientsRequest {}).await.ok()?.into_inner();
                 reply.clients.into_iter().map(|client| client.client).collect()
+            }
+            Self::Controllers => {
+                let request = v1::ListControllersRequest {};
+                let reply = calls.list_controllers(request).await.ok()?.into_inner();
+                let others = reply.controllers.into_iter().filter(|controller| !controller.leads);
+                others.map(|controller| controller.name).collect()
             }
         };
         Some(names.into_iter().filter(|name| !name.is_empty()).take(MAX_NAMES).collect())

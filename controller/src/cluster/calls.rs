@@ -5,10 +5,11 @@ use std::sync::Arc;
 use tidegate_core::units::Span;
 use tidegate_proto::v1;
 
-use super::roster::{Roster, Seen};
+use super::roster::{GONE, Record, Roster, Seen};
 use crate::definitions::audit::{Actor, Change};
 use crate::definitions::change::{Edit, Plan};
 use crate::error::AdminError;
+use crate::name::controller_name;
 use crate::service::{Service, Silence};
 
 /// How long a drained controller leaves the lead to others, unless the caller says: a restart of its machine.
@@ -48,7 +49,11 @@ impl<'s> ClusterCalls<'s> {
             clock_ahead_ms: ahead_ms,
         };
         let controllers = roster.all().into_iter().map(info).collect();
-        Ok(v1::ListControllersReply { cluster: roster.cluster(), prefix: roster.prefix.clone(), controllers })
+        Ok(v1::ListControllersReply {
+            cluster: roster.cluster(),
+            prefix: roster.prefix().to_owned(),
+            controllers,
+        })
     }
 
     /// Lets this controller, which leads, leave the lead to another one. It begins when this is answered.
@@ -77,7 +82,7 @@ impl<'s> ClusterCalls<'s> {
         if roster.others().is_empty() {
             let message = format!(
                 "no other controller of the cluster under {} runs, so nobody would lead; start one first",
-                roster.prefix
+                roster.prefix()
             );
             return Err(AdminError::Refused { message });
         }
@@ -97,5 +102,45 @@ impl<'s> ClusterCalls<'s> {
         self.service.definitions().change(actor, note)?;
         roster.drain(rest);
         Ok(v1::DrainControllerReply { controller: roster.name.clone(), rest_us: rest.0 })
+    }
+
+    /// Removes the record of a controller that was killed for good.
+    ///
+    /// # Errors
+    /// This is no cluster, it has no controller of that name, that one runs, or the store fails.
+    pub fn forget(&self, actor: &Actor, name: &str) -> Result<v1::ForgetControllerReply, AdminError> {
+        let roster = self.roster()?;
+        let name =
+            controller_name(name).map_err(|error| AdminError::invalid("controller", error.to_string()))?;
+        if name == roster.name {
+            let message =
+                format!("controller {name} leads; drain and stop it, and it leaves the list by itself");
+            return Err(AdminError::Refused { message });
+        }
+        let Some(Record { changed, still }) = roster.record_of(&name) else {
+            let what = format!("controller {name} of the cluster under {}", roster.prefix());
+            return Err(AdminError::NotFound { what });
+        };
+        if still < GONE {
+            let message = format!(
+                "controller {name} showed {still} ago that it runs; stop it, and it leaves the list by itself, or \
+                 repeat this when it has been silent for {GONE}"
+            );
+            return Err(AdminError::Refused { message });
+        }
+        let change = Change {
+            action: "forget controller",
+            subject: format!("controller {name}"),
+            before: format!("{{\"silent_us\":{}}}", still.0),
+            ..Change::default()
+        };
+        let note = |_: &mut _| Ok(Plan { edits: vec![Edit::Note], changes: vec![change], reply: () });
+        self.service.definitions().change(actor, note)?;
+        if !roster.members.remove(&name, changed)? {
+            let message = format!("controller {name} has shown meanwhile that it runs; stop it first");
+            return Err(AdminError::Refused { message });
+        }
+        roster.removed(&name, changed);
+        Ok(v1::ForgetControllerReply { controller: name, silent_us: still.0 })
     }
 }

@@ -101,7 +101,9 @@ impl Member {
         let sockets = Sockets::open(&config)?;
         [config.grpc_listen, config.http_listen] = sockets.addresses();
         config.fence = config.fence.or(Some(FENCE_OF_A_CLUSTER));
-        let roster = Arc::new(Roster::new(&cluster.name, &cluster.prefix, Clock::start()));
+        let calls = Settings::new(Clock::start(), FENCE_OF_A_CLUSTER);
+        let members = Members::new(Arc::clone(&consensus), &cluster.prefix, calls)?;
+        let roster = Arc::new(Roster::new(&cluster.name, members, Clock::start()));
         let record = MemberRecord {
             controller: cluster.name.clone(),
             instance: rand::random::<u64>().max(1),
@@ -182,10 +184,8 @@ impl Turns {
 
     /// Shows other controllers that this one runs. It stops if another process has its name, which is then known.
     fn show(&self, stopping: flag::Sender<bool>) -> Result<(Shown, Arc<OnceLock<Namesake>>), StartError> {
-        let settings = Settings::new(Clock::start(), FENCE_OF_A_CLUSTER);
-        let members = Members::new(Arc::clone(&self.consensus), &self.cluster.prefix, settings)?;
         let (record, roster) = (self.record.clone(), Arc::clone(&self.roster));
-        let presence = Presence::new(members, Clock::start(), record, roster);
+        let presence = Presence::new(Clock::start(), record, roster);
         let namesake = Arc::new(OnceLock::new());
         let found = Arc::clone(&namesake);
         let shown = presence.go_on(move |namesake| {

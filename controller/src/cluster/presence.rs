@@ -16,7 +16,7 @@ use tokio::task::spawn_blocking;
 use super::roster::{GONE, Roster};
 use crate::clock::{Clock, duration};
 use crate::store::StoreError;
-use crate::store::replicated::{MemberRecord, Members, Wrote};
+use crate::store::replicated::{MemberRecord, Wrote};
 
 /// Between two records, in the mean. Half of it would double the writes for nothing; twice as much would be more than a
 /// drain waits.
@@ -40,7 +40,6 @@ pub struct Namesake {
 
 /// The record of this controller.
 pub(super) struct Presence {
-    pub(super) members: Members,
     pub(super) clock: Clock,
     pub(super) record: MemberRecord,
     pub(super) roster: Arc<Roster>,
@@ -63,9 +62,9 @@ struct Rival {
 }
 
 impl Presence {
-    pub(super) fn new(members: Members, clock: Clock, record: MemberRecord, roster: Arc<Roster>) -> Self {
+    pub(super) fn new(clock: Clock, record: MemberRecord, roster: Arc<Roster>) -> Self {
         let random = StdRng::seed_from_u64(record.instance);
-        Self { members, clock, record, roster, seen: 0, rival: None, is_failing: false, random }
+        Self { clock, record, roster, seen: 0, rival: None, is_failing: false, random }
     }
 
     /// The time until the next step.
@@ -79,7 +78,7 @@ impl Presence {
     /// # Errors
     /// Another process has the name.
     pub(super) fn step(&mut self) -> Result<(), Namesake> {
-        match self.written().and_then(|wrote| Ok((wrote, self.cluster()?, self.members.all()?))) {
+        match self.written().and_then(|wrote| Ok((wrote, self.cluster()?, self.roster.members.all()?))) {
             Ok((wrote, cluster, records)) => {
                 self.roster.saw(cluster, records);
                 self.is_failing = false;
@@ -97,12 +96,12 @@ impl Presence {
 
     fn written(&mut self) -> Result<Wrote, StoreError> {
         self.record.unix_ms = self.clock.unix_ms();
-        self.members.write(&self.record, self.seen)
+        self.roster.members.write(&self.record, self.seen)
     }
 
     /// Which log it is, unless that is known: it is drawn once.
     fn cluster(&self) -> Result<Option<String>, StoreError> {
-        if self.roster.cluster().is_empty() { self.members.cluster() } else { Ok(None) }
+        if self.roster.cluster().is_empty() { self.roster.members.cluster() } else { Ok(None) }
     }
 
     fn judge(&mut self, wrote: Wrote) -> Result<(), Namesake> {
@@ -120,7 +119,7 @@ impl Presence {
                 }
                 Some(rival) if rival.changed != changed => {
                     return Err(Namesake {
-                        prefix: self.roster.prefix.clone(),
+                        prefix: self.roster.prefix().to_owned(),
                         name: self.record.controller.clone(),
                         addresses: record.addresses.join(", "),
                     });
@@ -148,7 +147,7 @@ impl Presence {
                 park_timeout(duration(self.pause()));
             }
             if self.seen > 0
-                && let Err(error) = self.members.remove(&self.record.controller, self.seen)
+                && let Err(error) = self.roster.members.remove(&self.record.controller, self.seen)
             {
                 tracing::warn!(%error, "the list of controllers goes on to name this one");
             }
@@ -182,7 +181,7 @@ mod tests {
     use tidegate_consensus::model::{Fault, Model};
 
     use super::*;
-    use crate::store::replicated::Settings;
+    use crate::store::replicated::{Members, Settings};
 
     struct Cluster {
         model: Arc<Model>,
@@ -201,8 +200,8 @@ mod tests {
                 version: "1".to_owned(),
                 unix_ms: 0,
             };
-            let roster = Arc::new(Roster::new(name, "t/", clock.clone()));
-            Presence::new(members, clock, record, roster)
+            let roster = Arc::new(Roster::new(name, members, clock.clone()));
+            Presence::new(clock, record, roster)
         }
 
         fn pass(&self, ms: u64) {
@@ -259,7 +258,7 @@ mod tests {
             cluster.pass(1_000);
             first.step().unwrap();
         }
-        first.members.remove("a", first.seen).unwrap();
+        first.roster.members.remove("a", first.seen).unwrap();
         for _ in 0..3 {
             first.step().unwrap();
         }

@@ -11,7 +11,7 @@ use tidegate_core::units::{Span, Time};
 use tokio::sync::watch as flag;
 
 use crate::clock::Clock;
-use crate::store::replicated::MemberRecord;
+use crate::store::replicated::{MemberRecord, Members};
 
 /// A controller whose record has not changed for this time is gone: three records. With two, one that is late would be
 /// a controller that is gone; with six, a drain could wait for one that died that long ago.
@@ -25,8 +25,8 @@ const SAMPLES: usize = 120;
 pub(crate) struct Roster {
     /// The name of this one.
     pub(crate) name: String,
-    /// What all keys of the cluster begin with.
-    pub(crate) prefix: String,
+    /// Their records in the shared store.
+    pub(crate) members: Members,
     clock: Clock,
     known: Mutex<Known>,
     /// How long this controller is to leave the lead to others from now on.
@@ -62,10 +62,23 @@ pub(crate) struct Seen {
     pub(crate) ahead_ms: i64,
 }
 
+/// A record, and for how long this controller has seen it unchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    /// The revision at which it was last changed.
+    pub(super) changed: u64,
+    pub(super) still: Span,
+}
+
 impl Roster {
-    pub(crate) fn new(name: &str, prefix: &str, clock: Clock) -> Self {
+    pub(crate) fn new(name: &str, members: Members, clock: Clock) -> Self {
         let (known, drained) = (Mutex::default(), flag::Sender::new(None));
-        Self { name: name.to_owned(), prefix: prefix.to_owned(), clock, known, drained }
+        Self { name: name.to_owned(), members, clock, known, drained }
+    }
+
+    /// What all keys of the cluster begin with.
+    pub(crate) fn prefix(&self) -> &str {
+        self.members.prefix()
     }
 
     /// Takes in all records, and which log it is.
@@ -119,6 +132,19 @@ impl Roster {
             **name != self.name && member.moves && now.since(member.since) < GONE
         };
         known.members.iter().filter(runs).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The record of another controller, if it has one.
+    pub(super) fn record_of(&self, name: &str) -> Option<Record> {
+        let now = self.clock.now();
+        let known = self.lock();
+        let record = |member: &Member| Record { changed: member.changed, still: now.since(member.since) };
+        known.members.get(name).map(record)
+    }
+
+    /// Takes in that a record was removed which was last changed at this revision.
+    pub(super) fn removed(&self, name: &str, changed: u64) {
+        self.lock().members.retain(|of, member| of != name || member.changed != changed);
     }
 
     /// Lets this controller, which leads, leave the lead to others for a time.

@@ -3,6 +3,7 @@
 
 mod announced;
 mod drain;
+mod forget;
 mod judge;
 mod link;
 mod machine;

@@ -354,6 +354,15 @@ impl Admin for AdminAdapter {
         reply(self.call(move |service| service.cluster().drain(&actor, &wish)).await?)
     }
 
+    async fn forget_controller(
+        &self,
+        request: Request<v1::ForgetControllerRequest>,
+    ) -> Result<Response<v1::ForgetControllerReply>, Status> {
+        let actor = actor(&request);
+        let name = request.into_inner().controller;
+        reply(self.call(move |service| service.cluster().forget(&actor, &name)).await?)
+    }
+
     async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::StatusReply>, Status> {
         reply(message::status(self.service.status()))
     }

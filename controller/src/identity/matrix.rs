@@ -32,7 +32,7 @@ const NODES: Who = Who::Roles(&[Admin, Node, Gateway]);
 const GATEWAYS: Who = Who::Roles(&[Admin, Gateway]);
 
 /// The gRPC methods, by their paths.
-pub const GRPC: [(&str, Who); 46] = [
+pub const GRPC: [(&str, Who); 47] = [
     ("/grpc.health.v1.Health/Check", ANYONE),
     ("/grpc.health.v1.Health/Watch", ANYONE),
     ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", PROVEN),
@@ -49,6 +49,7 @@ pub const GRPC: [(&str, Who); 46] = [
     ("/tidegate.v1.Admin/DeleteProposal", WRITE),
     ("/tidegate.v1.Admin/DrainController", WRITE),
     ("/tidegate.v1.Admin/ForgetClient", WRITE),
+    ("/tidegate.v1.Admin/ForgetController", WRITE),
     ("/tidegate.v1.Admin/GetCostTables", READ),
     ("/tidegate.v1.Admin/GetGroup", LOOK),
     ("/tidegate.v1.Admin/GetProposal", READ),
@@ -82,7 +83,7 @@ pub const GRPC: [(&str, Who); 46] = [
 ];
 
 /// The REST routes: method, and the path with its variables.
-pub const REST: [(&str, &str, Who); 41] = [
+pub const REST: [(&str, &str, Who); 42] = [
     ("GET", "/healthz", ANYONE),
     ("GET", "/metrics", SCRAPE),
     ("GET", "/openapi.json", PROVEN),
@@ -96,6 +97,7 @@ pub const REST: [(&str, &str, Who); 41] = [
     ("DELETE", "/v1/clients/{name}", WRITE),
     ("GET", "/v1/controllers", READ),
     ("POST", "/v1/controllers/drain", WRITE),
+    ("DELETE", "/v1/controllers/{name}", WRITE),
     ("GET", "/v1/cost-tables", READ),
     ("DELETE", "/v1/cost-tables/{role}", WRITE),
     ("PUT", "/v1/cost-tables/{role}", WRITE),

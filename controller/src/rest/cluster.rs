@@ -6,7 +6,7 @@ use axum::{Extension, Json};
 
 use super::blocking;
 use super::error::{ApiError, ErrorBody};
-use super::extract::{Body, By};
+use super::extract::{Body, By, Named};
 use crate::service::Service;
 use tidegate_proto::v1;
 
@@ -29,4 +29,16 @@ pub(super) async fn drain(
     Body(wish): Body<v1::DrainControllerRequest>,
 ) -> Result<Json<v1::DrainControllerReply>, ApiError> {
     Ok(Json(blocking(service, move |service| service.cluster().drain(&actor, &wish)).await?))
+}
+
+/// Removes a controller that was killed for good from the list. Refused while it runs, and for the one that leads.
+#[utoipa::path(delete, path = "/v1/controllers/{name}", params(("name" = String, Path)),
+    responses((status = 200, body = v1::ForgetControllerReply), (status = 400, body = ErrorBody),
+        (status = 404, body = ErrorBody), (status = 409, body = ErrorBody), (status = 503, body = ErrorBody)))]
+pub(super) async fn forget(
+    Extension(service): Shared,
+    By(actor): By,
+    Named(name): Named,
+) -> Result<Json<v1::ForgetControllerReply>, ApiError> {
+    Ok(Json(blocking(service, move |service| service.cluster().forget(&actor, &name)).await?))
 }

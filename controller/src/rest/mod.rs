@@ -126,6 +126,7 @@ fn api() -> OpenApiRouter {
         .routes(routes!(system::audit))
         .routes(routes!(cluster::list))
         .routes(routes!(cluster::drain))
+        .routes(routes!(cluster::forget))
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(tokens::revoke))
         .routes(routes!(statements::list, statements::reset))
@@ -210,6 +211,7 @@ mod tests {
             ("/v1/audit", vec!["get"]),
             ("/v1/controllers", vec!["get"]),
             ("/v1/controllers/drain", vec!["post"]),
+            ("/v1/controllers/{name}", vec!["delete"]),
             ("/v1/tokens", vec!["get", "post"]),
             ("/v1/tokens/{id}", vec!["delete"]),
             ("/v1/statements", vec!["get", "delete"]),

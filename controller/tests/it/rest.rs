@@ -104,7 +104,7 @@ async fn the_openapi_document_lists_what_is_served() {
     let (status, document) = lab.http("GET", "/openapi.json", None).await;
     assert_eq!(status, 200);
     let paths = document["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 25);
+    assert_eq!(paths.len(), 26);
     for (path, methods) in paths {
         let real = path.replace("{name}", "no-such").replace("{group}", "no-such");
         let real = real.replace("{role}", "active").replace("{id}", "7");

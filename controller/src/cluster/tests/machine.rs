@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
+use tidegate_consensus::model::Model;
 use tidegate_core::engine::EngineConfig;
 use tidegate_core::units::{Span, Time};
 use tokio::sync::watch as flag;
@@ -22,7 +23,7 @@ use crate::clock::Clock;
 use crate::service::{Service, ServiceConfig, Succession};
 use crate::store::StoreError;
 use crate::store::replicated::tests::memory::Memory;
-use crate::store::replicated::{MemberRecord, Owner, ReplicatedStore, Settings};
+use crate::store::replicated::{MemberRecord, Members, Owner, ReplicatedStore, Settings};
 
 /// The name of all things in the shared store.
 const PREFIX: &str = "t/";
@@ -172,7 +173,11 @@ impl Machine {
 
     /// It knows of another controller that runs, as it stands by from now on.
     pub(super) fn knows_of_another(&self) -> &Roster {
-        self.roster.get_or_init(|| Arc::new(Roster::new("", PREFIX, self.clock())))
+        self.roster.get_or_init(|| {
+            let settings = Settings::new(self.clock(), Span(0));
+            let members = Members::new(Arc::new(Model::new()), PREFIX, settings).unwrap();
+            Arc::new(Roster::new("", members, self.clock()))
+        })
     }
 
     pub(super) fn clear(&self) {

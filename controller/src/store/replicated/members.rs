@@ -68,11 +68,16 @@ impl Members {
         Ok(Wrote::Other(outcome.found.into_iter().next().flatten().map(|row| read(&row))))
     }
 
-    /// Removes a record that was last changed at revision `seen`.
+    /// What all keys of the cluster begin with.
+    pub fn prefix(&self) -> &str {
+        self.0.keys.prefix()
+    }
+
+    /// Removes a record that was last changed at revision `seen`; returns whether it was there as it was seen.
     ///
     /// # Errors
     /// Nobody answered.
-    pub fn remove(&self, name: &str, seen: u64) -> Result<(), StoreError> {
+    pub fn remove(&self, name: &str, seen: u64) -> Result<bool, StoreError> {
         let key = self.0.keys.member(name);
         let behind = [key.as_slice(), b"\0"].concat();
         let transaction = Transaction {
@@ -80,7 +85,10 @@ impl Members {
             then: vec![Step::Delete(key, behind)],
             otherwise: Vec::new(),
         };
-        self.0.once(&transaction).map(drop).map_err(failed("leave the list of controllers"))
+        let outcome =
+            self.0.once(&transaction).map_err(failed("remove a record of the list of controllers"))?;
+        // A key that is absent has revision 0, which no record has.
+        Ok(outcome.held && seen > 0)
     }
 
     /// All records, each with the revision at which it was last changed.

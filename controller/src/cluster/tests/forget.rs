@@ -1,0 +1,131 @@
+//! Which records of controllers an operator can remove, in virtual time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidegate_consensus::model::Model;
+use tidegate_core::units::Span;
+use tidegate_proto::v1::AuditEntry;
+
+use super::super::roster::{GONE, Roster};
+use crate::audit::Actor;
+use crate::clock::Clock;
+use crate::error::AdminError;
+use crate::service::{Service, ServiceConfig};
+use crate::store::replicated::tests::memory::Memory;
+use crate::store::replicated::tests::owner;
+use crate::store::replicated::{Follower, MemberRecord, Members, Settings, Wrote};
+
+/// A controller that leads, and what the shared store says of others.
+struct Scene {
+    now: Arc<AtomicU64>,
+    service: Service,
+    members: Members,
+    roster: Arc<Roster>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let (model, now) = (Arc::<Model>::default(), Arc::<AtomicU64>::default());
+        let clock = Clock::driven(Arc::clone(&now));
+        let settings = Settings::new(clock.clone(), Span::secs(1));
+        let members = Members::new(Arc::<Model>::clone(&model), "t/", settings.clone()).unwrap();
+        let follower = Follower::follow(model, "t/", Memory::new(), settings, false).unwrap();
+        let seen = follower.look().unwrap();
+        let store = follower.take(&seen, &owner("a")).unwrap();
+        let service = Service::load(Arc::new(store), ServiceConfig::default(), clock.clone()).unwrap();
+        let roster = Arc::new(Roster::new("a", members.clone(), clock));
+        Self { now, service, members, roster }
+    }
+
+    fn pass(&self, span: Span) {
+        self.now.fetch_add(span.0, Ordering::Relaxed);
+    }
+
+    /// Another controller shows that it runs; at which revision.
+    fn shows(&self, name: &str, seen: u64) -> u64 {
+        let controller = name.to_owned();
+        let record = MemberRecord {
+            controller,
+            instance: 7,
+            addresses: Vec::new(),
+            version: "1".to_owned(),
+            unix_ms: 0,
+        };
+        match self.members.write(&record, seen).unwrap() {
+            Wrote::Done(revision) => revision,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn sees(&self) {
+        self.roster.saw(None, self.members.all().unwrap());
+    }
+
+    fn forget(&self, name: &str) -> Result<u64, AdminError> {
+        let reply = self.service.cluster().forget(&Actor::new(Some("ann"), "here"), name)?;
+        assert_eq!(reply.controller, name);
+        Ok(reply.silent_us)
+    }
+
+    fn refused(&self, name: &str) -> String {
+        match self.forget(name).unwrap_err() {
+            AdminError::Refused { message } => message,
+            other => panic!("{other}"),
+        }
+    }
+
+    fn last_entry(&self) -> AuditEntry {
+        self.service.definitions().audit_log("", 0, 1).unwrap().pop().unwrap_or_default()
+    }
+}
+
+#[test]
+fn a_controller_that_is_gone_is_forgotten_and_one_that_runs_is_not() {
+    let scene = Scene::new();
+    assert!(scene.refused("b").contains("not one of a cluster; see etcd_endpoints"));
+    scene.service.beside().cluster.set(Arc::clone(&scene.roster)).unwrap();
+    let revision = scene.shows("b", 0);
+    assert!(matches!(scene.forget("b"), Err(AdminError::NotFound { .. })), "it was not seen yet");
+    scene.sees();
+    scene.pass(Span(GONE.0 - 1));
+    let said = scene.refused("b");
+    assert!(said.contains("controller b showed 2.999999s ago") && said.contains("for 3s"), "{said}");
+    assert!(scene.members.all().unwrap().len() == 1 && scene.last_entry().action != "forget controller");
+    scene.pass(Span(1));
+    assert_eq!(scene.forget("b").unwrap(), GONE.0);
+    assert!(scene.members.all().unwrap().is_empty() && scene.roster.all().is_empty());
+    let entry = scene.last_entry();
+    assert_eq!((entry.action.as_str(), entry.subject.as_str()), ("forget controller", "controller b"));
+    assert_eq!(entry.comment, "ann");
+    let absent = scene.forget("b").unwrap_err().to_string();
+    assert_eq!(absent, "controller b of the cluster under t/ does not exist");
+    assert!(!scene.members.remove("b", revision).unwrap(), "there is none");
+}
+
+#[test]
+fn one_that_shows_itself_at_the_last_moment_stays_in_the_list() {
+    let scene = Scene::new();
+    scene.service.beside().cluster.set(Arc::clone(&scene.roster)).unwrap();
+    let first = scene.shows("b", 0);
+    scene.sees();
+    scene.pass(GONE);
+    let second = scene.shows("b", first);
+    assert!(scene.refused("b").contains("has shown meanwhile that it runs; stop it first"));
+    assert_eq!(scene.members.all().unwrap().len(), 1);
+    assert!(!scene.members.remove("b", first).unwrap() && scene.members.remove("b", second).unwrap());
+}
+
+#[test]
+fn the_one_that_leads_and_names_that_none_can_have_are_refused() {
+    let scene = Scene::new();
+    scene.service.beside().cluster.set(Arc::clone(&scene.roster)).unwrap();
+    scene.shows("a", 0);
+    scene.sees();
+    scene.pass(GONE);
+    let said = scene.refused("a");
+    assert!(said.contains("controller a leads; drain and stop it"), "{said}");
+    for name in ["", "a/b", "a b"] {
+        assert!(matches!(scene.forget(name), Err(AdminError::Invalid { .. })), "{name:?}");
+    }
+}
