@@ -36,6 +36,8 @@ pub struct Controllers {
     ways: Vec<Vec<String>>,
     /// Their answers to nodes wait for beats.
     is_strict: bool,
+    /// Their fence, if it is not the usual one.
+    fence: Option<&'static str>,
     processes: Vec<Option<Process>>,
 }
 
@@ -57,7 +59,16 @@ impl Controllers {
         let ports = (0..count).map(|_| Ok((port()?, port()?))).collect::<Result<_, ClusterError>>()?;
         let processes = (0..count).map(|_| None).collect();
         let ways = vec![etcd.endpoints(); count];
-        Ok(Self { etcd, folder: folder.to_owned(), tidegate, ports, ways, is_strict: false, processes })
+        Ok(Self {
+            etcd,
+            folder: folder.to_owned(),
+            tidegate,
+            ports,
+            ways,
+            is_strict: false,
+            fence: None,
+            processes,
+        })
     }
 
     /// Starts a controller, without waiting for it.
@@ -74,7 +85,8 @@ impl Controllers {
             .arg(self.folder.join(&name))
             .args(["--listen", &local(grpc).to_string(), "--http", &local(rest).to_string()])
             .args(["--cluster-name", &name])
-            .args(self.is_strict.then_some("--cluster-strict"));
+            .args(self.is_strict.then_some("--cluster-strict"))
+            .args(self.fence.into_iter().flat_map(|fence| ["--fence", fence]));
         for endpoint in self.ways.get(index).into_iter().flatten() {
             command.args(["--etcd", endpoint]);
         }
@@ -90,6 +102,16 @@ impl Controllers {
         self.is_strict = true;
     }
 
+    /// From their next starts on, they have this fence: with a long one, a busy machine is no reason to take over.
+    pub fn have_fence(&mut self, fence: &'static str) {
+        self.fence = Some(fence);
+    }
+
+    /// The data of a controller.
+    pub fn data(&self, index: usize) -> PathBuf {
+        self.folder.join(format!("c{index}"))
+    }
+
     /// From its next start on, a controller finds the members of etcd there.
     pub fn finds_etcd_at(&mut self, index: usize, endpoints: Vec<String>) {
         if let Some(way) = self.ways.get_mut(index) {
@@ -102,7 +124,7 @@ impl Controllers {
     /// # Errors
     /// They cannot be deleted.
     pub fn forget(&self, index: usize) -> Result<(), ClusterError> {
-        let data = self.folder.join(format!("c{index}"));
+        let data = self.data(index);
         std::fs::remove_dir_all(&data).map_err(io(format!("delete {}", data.display())))
     }
 

@@ -9,7 +9,7 @@ const LONGEST: usize = 400;
 const LONGER: [(&str, usize, &str); 0] = [];
 
 /// Tests that sleep, and what for. Others wait for a state.
-const SLEEPS: [(&str, &str); 14] = [
+const SLEEPS: [(&str, &str); 15] = [
     ("cli/tests/cli/gateway/still.rs", "nothing happens for a while, which is what is tested"),
     ("console/tests/browser/stage.rs", "polls a browser"),
     ("controller/src/cluster/tests/drain.rs", "polls controllers"),
@@ -20,6 +20,7 @@ const SLEEPS: [(&str, &str); 14] = [
     ("gateway/tests/gateway/postgres/faults.rs", "a server is away for a while"),
     ("gateway/tests/gateway/postgres/governed.rs", "a statement holds tokens for a while"),
     ("gateway/tests/gateway/pressure.rs", "paces load"),
+    ("tests/tests/drain.rs", "polls controllers"),
     ("tests/tests/restore.rs", "polls a process"),
     ("tests/tests/stopped.rs", "stops a process at a moment of its lease"),
     ("tests/tests/takeover.rs", "polls nodes"),
