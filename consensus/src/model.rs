@@ -133,6 +133,17 @@ impl Model {
         self.lock().revision
     }
 
+    /// Sets the store back to a revision, as a restore from a backup of then does: later revisions are used again.
+    pub fn set_back(&self, revision: u64) {
+        let mut state = self.lock();
+        for was in state.keys.values_mut() {
+            was.retain(|made, _| *made <= revision);
+        }
+        state.keys.retain(|_, was| !was.is_empty());
+        state.changes.retain(|change| change.revision <= revision);
+        state.revision = state.revision.min(revision);
+    }
+
     /// All changes ever made, in order.
     pub fn changes(&self) -> Vec<Change> {
         self.lock().changes.clone()

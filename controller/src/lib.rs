@@ -36,7 +36,7 @@ pub mod statements;
 pub mod store;
 mod web;
 
-pub use cluster::{ClusterCalls, EndError, Member, Namesake};
+pub use cluster::{ClusterCalls, EndError, Lost, Member, Namesake, Restored, RestoredError, restored};
 pub use config::{Config, ConfigError};
 pub use definitions::{audit, bindings, definition, group_fields, quota};
 pub use server::{Controller, Running, StartError, StopError};

@@ -211,6 +211,17 @@ fn put_aside(store: &Path) -> Result<PathBuf, CopyError> {
     })
 }
 
+/// Gives the store another name, and its own to the next one.
+pub(crate) fn move_aside(store: &Path) -> Result<PathBuf, CopyError> {
+    FileSeal::of(store).take().map_err(|error| kept(store, &error))?;
+    forget_last_commit(store).map_err(|error| kept(store, &error))?;
+    let aside = put_aside(store)?;
+    match fs::remove_file(store) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(kept(store, &error)),
+        _ => Ok(aside),
+    }
+}
+
 fn kept(store: &Path, error: &std::io::Error) -> CopyError {
     CopyError::Aside { path: store.to_owned(), reason: error.to_string() }
 }

@@ -2,12 +2,14 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use super::{Certificates, LOOK, LOOKS, ServerError, Site, free_port, installed, io_error, output};
+use super::{
+    Certificates, LOOK, LOOKS, ServerError, Site, as_nobody, free_port, installed, io_error, output,
+};
 
 /// Time for an answer of a member's own pages.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -95,7 +97,7 @@ impl Etcd {
             ("--listen-metrics-urls", &*format!("http://127.0.0.1:{pages}")),
             ("--initial-cluster", &*self.cluster),
             // Members of another cluster, on a port that this one had, are not let in.
-            ("--initial-cluster-token", &*format!("{}-{}", std::process::id(), self.cluster)),
+            ("--initial-cluster-token", &*self.token()),
             ("--log-level", "error"),
         ] {
             server.args([name, value]);
@@ -107,6 +109,44 @@ impl Etcd {
         let member = self.member_mut(index)?;
         member.is_paused = false;
         member.site.run(&mut server, |_| Ok(get(pages, "/metrics").is_ok()))
+    }
+
+    fn token(&self) -> String {
+        format!("{}-{}", std::process::id(), self.cluster)
+    }
+
+    /// Saves a backup, by way of the first member, and returns its file, which is there until the end. Without TLS only.
+    ///
+    /// # Errors
+    /// `etcdctl` is not installed, or the member does not answer.
+    pub fn back_up(&self) -> Result<PathBuf, ServerError> {
+        let file = self.member(0)?.site.data().join("backup.db");
+        let mut save = Command::new("etcdctl");
+        save.env("ETCDCTL_API", "3").args(["--endpoints", &*self.endpoint(0), "snapshot", "save"]).arg(&file);
+        installed(as_nobody(&mut save)?, "etcdctl", "etcd-client")?;
+        Ok(file)
+    }
+
+    /// Kills all members, gives each what is in a backup in place of its files, and starts them again.
+    ///
+    /// # Errors
+    /// The backup is none, or they do not come up.
+    pub fn restore(&mut self, backup: &Path) -> Result<(), ServerError> {
+        for index in 0..self.members.len() {
+            self.kill(index)?;
+            let member = self.member(index)?;
+            let data = member.site.data().join("etcd");
+            std::fs::remove_dir_all(&data).map_err(io_error("remove the files of a member"))?;
+            let mut restore = Command::new("etcdctl");
+            restore.env("ETCDCTL_API", "3").args(["snapshot", "restore"]).arg(backup);
+            restore.arg("--data-dir").arg(&data).arg("--name").arg(format!("m{index}"));
+            restore.args(["--initial-cluster", &*self.cluster, "--initial-cluster-token", &*self.token()]);
+            let peers = format!("http://127.0.0.1:{}", member.peers);
+            restore.args(["--initial-advertise-peer-urls", &*peers]);
+            output(as_nobody(&mut restore)?)?;
+        }
+        (0..self.members.len()).try_for_each(|index| self.run(index))?;
+        self.wait()
     }
 
     /// Waits until every member that runs takes writes.

@@ -1,8 +1,9 @@
 //! `tidegate cluster`: the controllers of a cluster, each asked by itself.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use serde::Serialize;
 use tidegate_controller::quantity::parse_span;
 use tidegate_core::units::Span;
@@ -12,11 +13,13 @@ use tonic::Code;
 use crate::admin::Admin;
 use crate::args::Global;
 use crate::clock::monotonic_us;
+use crate::command::controller::{EtcdArgs, config_of};
 use crate::endpoints;
 use crate::error::CliError;
 use crate::output::note;
 use crate::table::{Column, Table};
 use crate::token;
+use crate::view::RestoredView;
 
 /// What to do with a cluster.
 #[derive(Debug, Subcommand)]
@@ -56,6 +59,31 @@ pub(crate) enum ClusterCommand {
         #[arg(value_name = "NAME")]
         name: String,
     },
+    /// Let a cluster go on whose etcd was restored from a backup, while none of its controllers runs. Controllers whose
+    /// files are ahead of what was restored refuse to start; run this once, beside the files of the one that led last.
+    ///
+    /// What the file knows is not taken over: definitions, tokens and bindings are those of the backup, so that a token
+    /// that was revoked since is valid again, and RU that were counted since are lost but for those that living nodes
+    /// still report. The command lists them. The next controller leads a later epoch than any before, and
+    /// grants nothing new for as long as leases of before may be in use. All files that are ahead are put aside: this one
+    /// now, the others as their controllers start.
+    #[command(after_help = "Examples:\n  \
+        tidegate cluster restored --config /etc/tidegate.toml\n  \
+        tidegate cluster restored --data /var/lib/tidegate --cluster-name c1 --etcd https://etcd1.example:2379")]
+    Restored(Box<RestoredArgs>),
+}
+
+/// Arguments of `restored`.
+#[derive(Debug, Args)]
+pub(crate) struct RestoredArgs {
+    /// Settings of the controller, in TOML.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Directory of its store.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    #[command(flatten)]
+    etcd: EtcdArgs,
 }
 
 fn rest(text: &str) -> Result<u64, String> {
@@ -110,7 +138,25 @@ pub(crate) async fn run(command: ClusterCommand, global: &Global) -> Result<(), 
                 format!("controller {} is forgotten; it was silent for {silent}", reply.controller)
             })
         }
+        ClusterCommand::Restored(args) => restored(*args, global).await,
     }
+}
+
+async fn restored(args: RestoredArgs, global: &Global) -> Result<(), CliError> {
+    if let Some(data) = args.data.as_ref().filter(|data| !data.is_dir()) {
+        let message =
+            format!("--data {}: there is no such directory; name that of the controller", data.display());
+        return Err(CliError::Usage(message));
+    }
+    let config = config_of(args.config, args.data, args.etcd)?;
+    let actor = global.actor.clone();
+    let done = tokio::task::spawn_blocking(move || tidegate_controller::restored(&config, &actor)).await;
+    let done = done.map_err(|error| CliError::Process {
+        what: "restore the cluster".to_owned(),
+        reason: error.to_string(),
+    })?;
+    let view = RestoredView::of(done.map_err(|error| CliError::Refused(error.to_string()))?);
+    global.output.show(&view, || view.page())
 }
 
 async fn members(global: &Global) -> Result<(), CliError> {

@@ -20,7 +20,7 @@ pub(crate) const STORE: &str = "tidegate.redb";
 pub(crate) const LOG_FILTER: &str = "TIDEGATE_LOG";
 
 /// Settings of a controller. Flags override the file.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(after_help = "Examples:\n  \
     tidegate controller --data /var/lib/tidegate\n  \
     tidegate controller --config /etc/tidegate.toml --log-format json\n  \
@@ -89,7 +89,7 @@ pub(crate) struct ControllerArgs {
 }
 
 /// How far clocks and stores are trusted.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 struct TimeArgs {
     /// How much faster or slower than this machine's a node's clock may run, in millionths [default: 1000].
     #[arg(long, value_name = "PPM")]
@@ -104,7 +104,7 @@ struct TimeArgs {
 }
 
 /// Who may call.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 struct AccessArgs {
     /// Whether callers prove who they are, by a certificate or a token, and do what their role allows [default: required
     /// with --tls-client-ca, else off: all who reach it may do everything].
@@ -119,7 +119,7 @@ struct AccessArgs {
 }
 
 /// When alarms are raised, which the log, the status and webhooks show.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 struct AlarmArgs {
     /// How long operations of a group wait before that is an alarm, 1s to 24h [default: 60s].
     #[arg(long, value_name = "TIME")]
@@ -133,7 +133,7 @@ struct AlarmArgs {
 }
 
 /// Where spans of renewals and of commits are sent.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 struct TraceArgs {
     /// An OpenTelemetry collector to send spans to, over OTLP/HTTP: http://HOST:4318, or https:// beyond the own machine.
     #[arg(long, value_name = "URL")]
@@ -153,8 +153,24 @@ struct TraceArgs {
 }
 
 /// Controllers that take over from each other, with their state in etcd.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 struct ClusterArgs {
+    #[command(flatten)]
+    etcd: EtcdArgs,
+    /// The gRPC address that callers of a standby are told [default: the one that gRPC listens on].
+    #[arg(long, value_name = "URL")]
+    cluster_address: Option<String>,
+    /// Begin an empty cluster with what the local store holds.
+    #[arg(long)]
+    cluster_seed: bool,
+    /// Let answers to nodes wait for a beat, so that a leader whose machine was halted, clocks and all, grants nothing.
+    #[arg(long)]
+    cluster_strict: bool,
+}
+
+/// Which cluster it is, and where its state is.
+#[derive(Debug, Default, Args)]
+pub(crate) struct EtcdArgs {
     /// A member of etcd: the controllers of a cluster have their state there, one leads, and another takes over when it
     /// is gone; for each member once.
     #[arg(long = "etcd", value_name = "URL")]
@@ -165,15 +181,6 @@ struct ClusterArgs {
     /// What the keys of the cluster begin with [default: tidegate/].
     #[arg(long, value_name = "PREFIX/")]
     cluster_prefix: Option<String>,
-    /// The gRPC address that callers of a standby are told [default: the one that gRPC listens on].
-    #[arg(long, value_name = "URL")]
-    cluster_address: Option<String>,
-    /// Begin an empty cluster with what the local store holds.
-    #[arg(long)]
-    cluster_seed: bool,
-    /// Let answers to nodes wait for a beat, so that a leader whose machine was halted, clocks and all, grants nothing.
-    #[arg(long)]
-    cluster_strict: bool,
     /// Authorities that sign the certificates of etcd, in PEM; those the machine trusts when left out.
     #[arg(long, value_name = "FILE")]
     etcd_ca: Option<String>,
@@ -195,7 +202,7 @@ struct ClusterArgs {
 }
 
 /// Certificates of the listeners and of their callers.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 struct TlsArgs {
     /// Certificate of both listeners, and those that lead from it to its authority, in PEM; read again when it changes.
     #[arg(long, value_name = "FILE")]
@@ -251,6 +258,16 @@ fn refused(error: impl ToString) -> CliError {
     CliError::Refused(error.to_string())
 }
 
+/// The settings of a controller of a cluster whose data is here: those of its file, and of these flags.
+pub(crate) fn config_of(
+    config: Option<PathBuf>,
+    data: Option<PathBuf>,
+    etcd: EtcdArgs,
+) -> Result<Config, CliError> {
+    let cluster = ClusterArgs { etcd, ..ClusterArgs::default() };
+    self::config(&ControllerArgs { config, data, cluster, ..ControllerArgs::default() })
+}
+
 /// Lays the flags over the file, so that the errors of both are reported at once.
 fn config(args: &ControllerArgs) -> Result<Config, CliError> {
     let (text, origin) = match &args.config {
@@ -295,14 +312,14 @@ fn overlaid(mut file: toml::Table, args: &ControllerArgs) -> Result<toml::Table,
         ("trace_sample", &args.traces.trace_sample),
         ("trace_headers_file", &args.traces.trace_headers_file),
         ("trace_ca", &args.traces.trace_ca),
-        ("cluster_name", &args.cluster.cluster_name),
-        ("cluster_prefix", &args.cluster.cluster_prefix),
+        ("cluster_name", &args.cluster.etcd.cluster_name),
+        ("cluster_prefix", &args.cluster.etcd.cluster_prefix),
         ("cluster_address", &args.cluster.cluster_address),
-        ("etcd_ca", &args.cluster.etcd_ca),
-        ("etcd_cert", &args.cluster.etcd_cert),
-        ("etcd_key", &args.cluster.etcd_key),
-        ("etcd_user", &args.cluster.etcd_user),
-        ("etcd_password_file", &args.cluster.etcd_password_file),
+        ("etcd_ca", &args.cluster.etcd.etcd_ca),
+        ("etcd_cert", &args.cluster.etcd.etcd_cert),
+        ("etcd_key", &args.cluster.etcd.etcd_key),
+        ("etcd_user", &args.cluster.etcd.etcd_user),
+        ("etcd_password_file", &args.cluster.etcd.etcd_password_file),
     ];
     for (key, value) in texts {
         if let Some(value) = value {
@@ -316,7 +333,7 @@ fn overlaid(mut file: toml::Table, args: &ControllerArgs) -> Result<toml::Table,
             set(key, toml::Value::Integer(value.into()));
         }
     }
-    for (key, texts) in [("http_hosts", &args.http_host), ("etcd_endpoints", &args.cluster.etcd)] {
+    for (key, texts) in [("http_hosts", &args.http_host), ("etcd_endpoints", &args.cluster.etcd.etcd)] {
         if !texts.is_empty() {
             set(key, texts.clone().into());
         }
@@ -334,7 +351,7 @@ fn overlaid(mut file: toml::Table, args: &ControllerArgs) -> Result<toml::Table,
         ("trace_plaintext_off_loopback", args.traces.trace_plaintext_off_loopback),
         ("cluster_seed", args.cluster.cluster_seed),
         ("cluster_strict", args.cluster.cluster_strict),
-        ("etcd_plaintext_off_loopback", args.cluster.etcd_plaintext_off_loopback),
+        ("etcd_plaintext_off_loopback", args.cluster.etcd.etcd_plaintext_off_loopback),
     ];
     for (key, _) in given_up.into_iter().filter(|(_, given)| *given) {
         file.insert(key.to_owned(), toml::Value::Boolean(true));

@@ -7,6 +7,8 @@ mod apply;
 #[cfg(test)]
 mod calls;
 #[cfg(test)]
+mod cluster;
+#[cfg(test)]
 mod completion;
 #[cfg(test)]
 mod contexts;

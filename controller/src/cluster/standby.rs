@@ -277,14 +277,14 @@ impl Standby {
     }
 }
 
-fn shown_as(owner: &Owner) -> String {
+pub(super) fn shown_as(owner: &Owner) -> String {
     match owner.addresses.as_slice() {
         [] => owner.controller.clone(),
         addresses => format!("{} at {}", owner.controller, addresses.join(", ")),
     }
 }
 
-fn fence(owner: &Owner) -> Span {
+pub(super) fn fence(owner: &Owner) -> Span {
     Span(owner.fence_ms.saturating_mul(1_000)).min(LONGEST_FENCE)
 }
 

@@ -8,6 +8,7 @@ mod judge;
 mod link;
 mod machine;
 mod nodes;
+mod restored;
 mod strict;
 mod world;
 

@@ -9,7 +9,7 @@ const LONGEST: usize = 400;
 const LONGER: [(&str, usize, &str); 0] = [];
 
 /// Tests that sleep, and what for. Others wait for a state.
-const SLEEPS: [(&str, &str); 15] = [
+const SLEEPS: [(&str, &str); 16] = [
     ("cli/tests/cli/gateway/still.rs", "nothing happens for a while, which is what is tested"),
     ("console/tests/browser/stage.rs", "polls a browser"),
     ("controller/src/cluster/tests/drain.rs", "polls controllers"),
@@ -22,6 +22,7 @@ const SLEEPS: [(&str, &str); 15] = [
     ("gateway/tests/gateway/pressure.rs", "paces load"),
     ("tests/tests/drain.rs", "polls controllers"),
     ("tests/tests/restore.rs", "polls a process"),
+    ("tests/tests/restored.rs", "polls nodes"),
     ("tests/tests/stopped.rs", "stops a process at a moment of its lease"),
     ("tests/tests/takeover.rs", "polls nodes"),
     ("tests/tests/unwritable.rs", "polls a process"),

@@ -24,7 +24,7 @@ use super::place::Place;
 use super::ready::Ready;
 use super::restore::{newest, rebuild};
 use super::segment::{Joining, Segment};
-use super::writing;
+use super::{set_back, writing};
 
 /// The version of keys, segments and checkpoints.
 const FORMAT: &str = "1";
@@ -359,16 +359,7 @@ impl Follower {
 
     /// Checks that the local store is at a place that the log has: the log may have been set back.
     fn check_place(&self) -> Result<(), StoreError> {
-        let Applied { n, epoch, .. } = self.applied;
-        if n == 0 {
-            return Ok(());
-        }
-        let key = self.calls.keys.segment(n);
-        let read = self.calls.get(std::slice::from_ref(&key)).map_err(|error| error.told("read the log"))?;
-        let there = match read.found.into_iter().next().flatten() {
-            Some(row) => Segment::decode(&row.value).map_err(|reason| unfit(&key, reason))?.epoch == epoch,
-            None => newest(&self.calls)?.is_some_and(|(of, _)| of.n > n || (of.n == n && of.epoch == epoch)),
-        };
+        let there = set_back::has(&self.calls, self.applied)?;
         if there { Ok(()) } else { Err(stray(&self.calls, &*self.place, AHEAD)) }
     }
 }
@@ -398,8 +389,8 @@ const OF_ONE: &str =
     "it has content, and so has the log; move the file away, and the next start builds it from the log";
 const UNSEEDED: &str = "it has content, and the log has none; begin the log with it by asking for that explicitly, or \
                         move the file away to begin an empty one";
-const AHEAD: &str = "it has changes that the log does not have, because the shared store was set back; move the file \
-                     away to go on without them";
+const AHEAD: &str = "it has changes that the log does not have, because the shared store was set back; stop all \
+                     controllers and run `tidegate cluster restored` with this one's data to go on without them";
 
 fn stray(calls: &Calls, place: &dyn Place, reason: &str) -> StoreError {
     let (path, prefix) = (place.name(), calls.keys.prefix().to_owned());
@@ -422,7 +413,7 @@ fn is_damage(error: &StoreError) -> bool {
 /// Which log it is; draws that, and the format, if nobody has.
 fn cluster(calls: &Calls) -> Result<String, StoreError> {
     let (format, cluster) = (calls.keys.format(), calls.keys.cluster());
-    let drawn = format!("{:032x}", rand::random::<u128>());
+    let drawn = word();
     let transaction = Transaction {
         when: vec![Guard::Changed(format.clone(), 0)],
         then: vec![
@@ -448,6 +439,11 @@ fn cluster(calls: &Calls) -> Result<String, StoreError> {
             Err(unfit(&format, format!("it says {found:?}, this version knows {FORMAT:?}")))
         }
     }
+}
+
+/// A word that no log has yet.
+pub(super) fn word() -> String {
+    format!("{:032x}", rand::random::<u128>())
 }
 
 /// Whether the log has any content.

@@ -12,7 +12,7 @@
 //!   grew by.
 //! * `follower`, `ready`, `restore`: from the log to the local store; `comparing`: whether they say the same.
 //!   `owned`, `writing`: the owner's half.
-//! * `members`: which controllers there are.
+//! * `members`: which controllers there are. `set_back`: whether the log has what a local store has.
 //!
 //! When the owner is gone is not decided here: a follower looks, its caller's clock judges, and
 //! [`Follower::take`] compares what was seen.
@@ -34,6 +34,7 @@ mod ready;
 mod restore;
 mod scope;
 mod segment;
+mod set_back;
 #[cfg(test)]
 pub(crate) mod tests;
 mod writing;
@@ -44,3 +45,4 @@ pub use members::{MemberRecord, Members, Wrote};
 pub use owned::ReplicatedStore;
 pub use owner::{Owner, Seen};
 pub use place::{FilePlace, Fresh, Place};
+pub use set_back::Footing;

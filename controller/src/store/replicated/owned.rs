@@ -16,7 +16,7 @@ use super::applied::Applied;
 use super::bytes::{LONGEST, put_mark};
 use super::calls::{Calls, Put, Unwritten};
 use super::checkpoint::Checkpoint;
-use super::follower::Head;
+use super::follower::{Head, word};
 use super::known::Known;
 use super::owner::{Owner, beat_value, named};
 use super::segment::{Segment, pieces};
@@ -172,6 +172,26 @@ impl ReplicatedStore {
         let _ =
             self.ended.set(StoreError::Deposed { by: "nobody, since this controller left it,".to_owned() });
         Ok(())
+    }
+
+    /// Gives the log another word, and returns it: local stores that follow it until now are of another log then, and are
+    /// built again.
+    ///
+    /// # Errors
+    /// The log has another owner, or nobody answered.
+    pub fn rename(&self) -> Result<String, StoreError> {
+        let _turn = lock(&self.turn);
+        self.alive()?;
+        let (key, word) = (self.calls.keys.cluster(), word());
+        let read =
+            self.calls.get(std::slice::from_ref(&key)).map_err(|error| error.told("read which log it is"))?;
+        let seen = read.found.into_iter().next().flatten().map_or(0, |row| row.changed);
+        let put = Put { value: word.as_bytes(), seen, head: None };
+        match self.calls.put(self.epoch, &key, &put) {
+            Ok(_) => Ok(word),
+            Err(Unwritten::Failed(error)) => Err(error.told("give the log another word")),
+            Err(error) => self.noted(Err(self.unwritten(error))),
+        }
     }
 
     /// Writes a checkpoint if the log has grown enough since the last, and removes what it makes needless. Returns

@@ -354,7 +354,7 @@ fn a_log_that_was_set_back_or_is_of_another_version_is_refused() {
         after.transact(&Transaction { then, ..Transaction::default() }, Duration::ZERO).unwrap();
     }
     let error = follow(Arc::<Model>::clone(&after), &place).unwrap_err().to_string();
-    assert!(error.contains("was set back") && error.contains("move the file away"), "{error}");
+    assert!(error.contains("was set back") && error.contains("`tidegate cluster restored`"), "{error}");
     let format = Keys::new(PREFIX).unwrap().format();
     let then = vec![Step::Put(format.clone(), b"2".to_vec())];
     let when = vec![Guard::Value(format, b"1".to_vec())];
