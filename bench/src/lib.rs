@@ -39,6 +39,7 @@ mod stock;
 pub mod stream;
 pub mod table;
 pub mod waiters;
+pub mod what_if;
 
 use error::BenchError;
 use row::Row;
@@ -76,6 +77,12 @@ pub const FAMILIES: &[Family] = &[
         about: "a decision of each limiter policy, beside the token bucket's",
         on_request: false,
         run: policies::run,
+    },
+    Family {
+        name: "what-if",
+        about: "an answer over 30 days of minutes of one group, by policy, burst and wait",
+        on_request: false,
+        run: what_if::run,
     },
     Family { name: "refusal", about: "try_acquire on an empty bucket", on_request: false, run: refusal::run },
     Family {

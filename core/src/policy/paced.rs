@@ -114,6 +114,18 @@ pub struct PacedState {
     at: u64,
 }
 
+impl PacedState {
+    /// What is to be drained, in millionths of a micro-RU, and when that was reckoned, by the finest clock.
+    pub(crate) fn queue(&self) -> (u128, Time) {
+        (self.queued, Time(self.at))
+    }
+
+    /// So much is to be drained from a moment on.
+    pub(crate) fn of(queued: u128, at: Time) -> Self {
+        Self { queued, at: at.0 }
+    }
+}
+
 impl Paced {
     /// A queue as it is set.
     ///

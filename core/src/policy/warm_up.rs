@@ -143,6 +143,17 @@ impl WarmUp {
         *state = WarmUpState { stored, free: u128::from(now.0) * self.rate };
     }
 
+    /// The same for a span in which use and idle time take turns so often that the rate of its begin holds throughout. Where
+    /// they balance each other, they do so in a span of any length.
+    pub(crate) fn flow(&self, state: &mut WarmUpState, (since, now): (Time, Time), used: Rate) {
+        let (span, rate) = (u128::from(now.since(since).0), self.rate(state).0.unsigned_abs());
+        let used = micro(Ru(used.0));
+        let idle = u128::from(rate).saturating_sub(used);
+        let filled = span * self.rate * (5 + self.factor) / u128::from(rate.max(1)) * idle;
+        let left = (state.stored + filled).saturating_sub(used * span * 2 * (1 + self.factor));
+        *state = WarmUpState { stored: left.min(self.most), free: u128::from(now.0) * self.rate };
+    }
+
     /// A key of this policy that is as warm as another is of its own: as far on the way from cold to warm or, once warm, to
     /// an empty store; rounded up.
     pub fn as_warm_as(&self, other: &Self, state: &WarmUpState) -> WarmUpState {

@@ -9,9 +9,11 @@
 //! Where a burst is one second of the limit, this is close to one bucket; where it is five, gusts of some seconds find
 //! much less.
 
+use super::pressed::{Ran, Run, Started};
+use super::queued::Queue;
 use super::{Budget, Rate, ReplayError, Ru, Span, Time};
 use crate::decide::LOCAL_CAP;
-use crate::policy::paced::Paced;
+use crate::policy::paced::{Paced, PacedState};
 use crate::policy::token_bucket::TokenBucket;
 use crate::policy::{self, Policy, Verdict, quotient, setting::SettingError};
 use crate::units::MICRO;
@@ -32,6 +34,18 @@ pub(super) trait Steady {
     /// What may start at a moment, and until a later one; `None` if that is no matter of an amount.
     fn room(&self, _: &Self::State, _: Time, _: Time) -> Option<[Ru; 2]> {
         None
+    }
+
+    /// Decides the first moments of a run together; none if the first one has to be decided by itself.
+    fn rush(
+        &self,
+        _: &mut Self::State,
+        _free: Time,
+        _: &Run,
+        _: &mut Budget,
+        _: Started<'_>,
+    ) -> Result<Ran, ReplayError> {
+        Ok(Ran::default())
     }
 
     /// When an operation starts whose turn is at a moment, and counts it; `None` if that is not until a later one.
@@ -84,21 +98,28 @@ pub(super) struct Moments {
 /// The policy. Amounts are millionths of a micro-RU, which a micro-RU per second yields in a microsecond.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
-    rate: i128,
-    burst: i128,
+    pub(super) rate: i128,
+    pub(super) burst: i128,
 }
 
 /// What is where.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeldState {
-    at: Time,
+    pub(super) at: Time,
     /// The rate that nodes have.
-    leased: i128,
+    pub(super) leased: i128,
     /// The most that their buckets hold.
-    cap: i128,
+    pub(super) cap: i128,
     /// What they hold.
-    near: i128,
-    pool: i128,
+    pub(super) near: i128,
+    pub(super) pool: i128,
+}
+
+impl HeldState {
+    /// All that is there.
+    pub(super) fn sum(&self) -> i128 {
+        self.near + self.pool
+    }
 }
 
 impl Held {
@@ -111,7 +132,7 @@ impl Held {
         Ok(Self { rate: rate.0.into(), burst: fine(burst) })
     }
 
-    fn at(&self, state: &HeldState, now: Time) -> HeldState {
+    pub(super) fn at(&self, state: &HeldState, now: Time) -> HeldState {
         let passed = i128::from(now.0.saturating_sub(state.at.0));
         let mut state = HeldState { at: now.max(state.at), ..*state };
         state.near = (state.near + state.leased * passed).min(state.cap);
@@ -120,8 +141,8 @@ impl Held {
     }
 
     /// What the pool has no room for is with nodes.
-    fn settled(&self, state: HeldState) -> HeldState {
-        let sum = state.near + state.pool;
+    pub(super) fn settled(&self, state: HeldState) -> HeldState {
+        let sum = state.sum();
         let pool = (sum - state.near.min(state.cap)).min(self.burst - state.cap);
         HeldState { near: sum - pool, pool, ..state }
     }
@@ -140,6 +161,26 @@ impl Steady for Drained {
 
     fn fresh(&self) -> Self::State {
         self.queue.fresh()
+    }
+
+    fn rush(
+        &self,
+        state: &mut Self::State,
+        free: Time,
+        run: &Run,
+        budget: &mut Budget,
+        started: Started<'_>,
+    ) -> Result<Ran, ReplayError> {
+        let rate = i128::from(self.rate.0);
+        if rate * i128::from(run.gaps.least()) >= fine(run.most) {
+            // The rest may pass as a whole.
+            return Ok(Ran::default());
+        }
+        let (queued, at) = state.queue();
+        let mut queue = Queue { at, queued: queued.cast_signed(), rate };
+        let ran = queue.run(free, run, false, budget, started)?;
+        *state = PacedState::of(queue.queued.unsigned_abs(), queue.at);
+        Ok(ran)
     }
 
     fn start(
@@ -190,7 +231,7 @@ pub(super) fn divided(amount: i128, by: i128) -> i128 {
 }
 
 /// The same, rounded up.
-fn divided_up(amount: i128, by: i128) -> i128 {
+pub(super) fn divided_up(amount: i128, by: i128) -> i128 {
     divided(amount + by - 1, by)
 }
 
@@ -225,10 +266,21 @@ impl Steady for Held {
             return Some([Ru::ZERO; 2]);
         }
         let state = self.at(state, from);
-        let there = state.near + state.pool;
+        let there = state.sum();
         let gained = self.rate * i128::from(until.since(from).0);
         let amount = |of: i128| Ru(i64::try_from(divided(of, MICRO.into())).unwrap_or(i64::MAX));
         Some([amount(there), amount(there + gained)])
+    }
+
+    fn rush(
+        &self,
+        state: &mut Self::State,
+        free: Time,
+        run: &Run,
+        budget: &mut Budget,
+        started: Started<'_>,
+    ) -> Result<Ran, ReplayError> {
+        Self::rush(self, state, free, run, budget, started)
     }
 
     fn start(
@@ -243,7 +295,7 @@ impl Steady for Held {
             return Ok(Some(turn));
         }
         let now = self.at(state, turn);
-        let there = now.near + now.pool;
+        let there = now.sum();
         if cost <= there {
             let near = cost.min(now.near);
             *state = self.settled(HeldState { near: now.near - near, pool: now.pool - (cost - near), ..now });

@@ -1,6 +1,7 @@
 //! Operations that wait in line before a policy, in the order of arrival.
 
 use super::held::{Moments, Offer, Steady};
+use super::pressed::{Parts, Run};
 use super::record::Costs;
 use super::windows::{Left, Open, Windows};
 use super::{Budget, Hear, Part, Record, ReplayError, Ru, Sample, Settings, Span, Spread, Time};
@@ -28,6 +29,8 @@ pub(super) struct Line<'w, P: Steady> {
     largest: Ru,
     /// In how many parts those of a moment wait.
     parts: u64,
+    /// The last moment took all that was there.
+    is_drained: bool,
     quota: Option<Open<'w>>,
 }
 
@@ -44,6 +47,7 @@ impl<'w, P: Steady> Line<'w, P> {
             pause: settings.pause(),
             largest,
             parts: if hears_waits { WAITING_PARTS } else { 1 },
+            is_drained: false,
             quota: settings.quota.as_ref().map(Open::of),
         }
     }
@@ -108,11 +112,19 @@ impl<'w, P: Steady> Line<'w, P> {
             Spread::Even => sample.length.0.div_ceil(self.pause.0).clamp(FEWEST, MOST).min(most),
             Spread::AtOnce => 1,
         };
-        for moment in 0..moments {
+        let mut moment = 0;
+        while moment < moments {
             // A burst that was short at first may suffice from here on.
             if moment > 0 && self.passes((sample, &costs), (moment, moments), budget)? {
                 let before = Ru(costs.before(part_of(count, moment, moments)));
                 return Ok(hear(Part::Started(sample.amount - before, Span(0))));
+            }
+            let Some(decided) = self.rush((sample, &costs), (moment, moments), budget, hear)? else {
+                return Ok(false);
+            };
+            moment += decided;
+            if decided > 0 {
+                continue;
             }
             let first = part_of(count, moment, moments);
             let arrival = sample.start.after(Span(part_of(sample.length.0, moment, moments)));
@@ -120,8 +132,50 @@ impl<'w, P: Steady> Line<'w, P> {
             if !self.arrive(&costs, operations, arrival, budget, hear)? {
                 return Ok(false);
             }
+            moment += 1;
         }
         Ok(true)
+    }
+
+    /// Decides some moments of an even sample together, from one of them on. Returns how many, unless the replay ends.
+    fn rush(
+        &mut self,
+        (sample, costs): (&Sample, &Costs),
+        (moment, moments): (u64, u64),
+        budget: &mut Budget,
+        hear: &mut dyn FnMut(Part) -> bool,
+    ) -> Result<Option<u64>, ReplayError> {
+        if self.quota.is_some() || self.patience > Span(0) && !self.is_drained {
+            return Ok(Some(0));
+        }
+        let begin = |whole| part_of(whole, moment, moments);
+        let (cost, end) = costs.alike(begin(costs.count));
+        let until = if end == costs.count { moments } else { parts_within(costs.count, end, moments) };
+        let left = until.saturating_sub(moment);
+        if left < 2 || !cost.is_positive() {
+            return Ok(Some(0));
+        }
+        let run = Run {
+            first: sample.start.after(Span(begin(sample.length.0))),
+            moments: left,
+            gaps: Parts::new(sample.length.0, moment, moments),
+            counts: Parts::new(costs.count, moment, moments),
+            cost,
+            patience: self.patience,
+            parts: self.parts,
+            most: Ru(costs.before(costs.count.div_ceil(moments))),
+        };
+        let mut goes_on = true;
+        let mut started = |amount, wait| goes_on &= hear(Part::Started(amount, wait));
+        let ran = self.policy.rush(&mut self.state, self.free, &run, budget, &mut started)?;
+        if ran.moments == 0 {
+            self.is_drained = false;
+            return Ok(Some(0));
+        }
+        self.free = ran.free.unwrap_or(self.free);
+        let refused = run.costs(run.counts.sum(ran.moments) - ran.started);
+        goes_on = goes_on && (!refused.is_positive() || hear(Part::Refused(refused)));
+        Ok(goes_on.then_some(ran.moments))
     }
 
     /// What comes in a sample, and in the time before it, since the end of the one before.
@@ -211,6 +265,7 @@ impl<'w, P: Steady> Line<'w, P> {
             }
         }
         let refused = Ru(costs.before(end) - costs.before(first));
+        self.is_drained = refused.is_positive() || self.free > arrival;
         Ok(!refused.is_positive() || hear(Part::Refused(refused)))
     }
 
@@ -284,8 +339,14 @@ impl<'w, P: Steady> Line<'w, P> {
     }
 }
 
+/// How many of so many equal parts of a whole end up to a place in it.
+fn parts_within(whole: u64, place: u64, parts: u64) -> u64 {
+    let fits = (u128::from(place) + 1) * u128::from(parts);
+    u64::try_from((fits - 1) / u128::from(whole.max(1))).unwrap_or(parts).min(parts)
+}
+
 /// Where the part of this number begins, of so many equal parts.
-fn part_of(whole: u64, number: u64, parts: u64) -> u64 {
+pub(super) fn part_of(whole: u64, number: u64, parts: u64) -> u64 {
     if let Some(at) = whole.checked_mul(number) {
         return at.checked_div(parts.max(1)).unwrap_or(at);
     }

@@ -10,9 +10,12 @@
 //!
 //! A [`Budget`] of decisions bounds the time of a replay.
 
+mod classes;
 mod compare;
 mod held;
 mod line;
+mod pressed;
+mod queued;
 mod record;
 mod search;
 mod tally;
@@ -204,6 +207,12 @@ pub fn replay(
     Ok((tally.outcome(record, settings, &refused), refused))
 }
 
+/// What is paced at a rate. The patience bounds the queue, not its length.
+fn drained(rate: Rate) -> Result<Drained, SettingError> {
+    let queue = PacedSettings { rate, burst: Ru::MAX, delay: Delay::All, grain: Grain::Exact };
+    Ok(Drained { queue: Paced::new(queue)?, rate })
+}
+
 /// What became of a part of a sample.
 #[derive(Clone, Copy, Debug)]
 enum Part {
@@ -228,12 +237,8 @@ fn each(
         Shape::TokenBucket => Line::new(Held::new(settings.rate, burst)?, settings, hears_waits)
             .run(record, spread, budget, hear),
         Shape::Paced => {
-            // The patience bounds the queue, not its length.
-            let queue =
-                PacedSettings { rate: settings.rate, burst: Ru::MAX, delay: Delay::All, grain: Grain::Exact };
             Held::new(settings.rate, burst)?;
-            let policy = Drained { queue: Paced::new(queue)?, rate: settings.rate };
-            Line::new(policy, settings, hears_waits).run(record, spread, budget, hear)
+            Line::new(drained(settings.rate)?, settings, hears_waits).run(record, spread, budget, hear)
         }
         Shape::WarmUp { period, factor } => {
             Held::new(settings.rate, burst)?;

@@ -77,6 +77,12 @@ pub(super) struct Costs {
 }
 
 impl Costs {
+    /// What an operation costs, and the first one after it that costs something else, or the end.
+    pub(super) fn alike(&self, operation: u64) -> (Ru, u64) {
+        let (more, end) = if operation < self.rest { (1, self.rest) } else { (0, self.count) };
+        (Ru(i64::try_from(self.share.saturating_add(more)).unwrap_or(i64::MAX)), end)
+    }
+
     /// How many of so many operations from the first one on cost no more than an amount together.
     pub(super) fn within(&self, first: u64, operations: u64, amount: Ru) -> u64 {
         // Mostly all of them fit, or not one, which is seen without a division.

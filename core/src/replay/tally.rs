@@ -134,6 +134,11 @@ fn step_of(wait: u64) -> usize {
     usize::try_from(kept).unwrap_or(usize::MAX)
 }
 
+/// The longest wait that is counted as a shorter one than this is.
+pub(super) fn shorter(wait: u64) -> u64 {
+    wait_of(step_of(wait).saturating_sub(1))
+}
+
 /// The longest wait of a step.
 fn wait_of(step: usize) -> u64 {
     let dropped = (step >> BITS).saturating_sub(1);

@@ -1,4 +1,5 @@
 mod month;
+mod pressed;
 mod warming;
 
 use proptest::prelude::*;

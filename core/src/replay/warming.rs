@@ -5,6 +5,8 @@
 //! begins cold. Not in it: that leases follow the curve by some round trips, and that nodes renew once a second.
 
 use super::held::{Moments, Steady, divided, fine};
+use super::pressed::{Ran, Run, Started};
+use super::queued::Queue;
 use super::{Budget, Rate, ReplayError, Ru, Span, Time};
 use crate::policy::Policy as _;
 use crate::policy::setting::SettingError;
@@ -12,16 +14,17 @@ use crate::policy::warm_up::{WarmUp, WarmUpState};
 use crate::warmth::ALL_BUT;
 
 /// Steps of a warm-up while operations wait, within each of which the rate stays: a twentieth of the way is within 5 % of
-/// it. With half, waits of a short warm-up are off by a tenth; twice as many take twice as long. Half as many are enough
-/// while nobody waits.
+/// it. With half, waits of a short warm-up are off by a tenth; twice as many take twice as long.
 const STEPS: u64 = 20;
 /// But none is shorter than nodes' renewals follow.
 const SHORTEST: Span = Span::millis(50);
-/// A rate that changes by less than one part in this many in a step has come to where even use keeps it; in a minute it
-/// would change by some percent at most. With ten times as many, that is found out at the end of the minute only.
-const STEADY: u64 = 1_000;
-/// Steps of an even stretch at most: as many as it has moments.
-const MOST_STEPS: u64 = 1_200;
+/// While nobody waits, steps are as long as the rate changes by one part in this many, which is how exact it is; of a
+/// large factor it changes by half in a fiftieth of the way. Twice as many take twice as long.
+const CHANGES: u64 = 16;
+/// A rate that turns, and changes by less than one part in this many, has come to where even use keeps it.
+const STEADY: u64 = 200;
+/// Steps that are never halved: a minute of them takes a hundredth of a second.
+const LEAST_STEP: Span = Span::millis(1);
 
 /// The policy.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +62,16 @@ impl Warming {
     fn used(&self, state: &mut WarmingState, span: Span, used: Rate, waited: bool) {
         let to = state.at.after(span);
         self.curve.pass(&mut state.warmth, (state.at, to), used, waited);
+        (state.at, state.rate) = (to, self.curve.rate(&state.warmth));
+    }
+
+    /// The same of even use, between which it is idle unless all of the time is waited for.
+    fn flow(&self, state: &mut WarmingState, span: Span, used: Rate, waited: bool) {
+        if waited {
+            return self.used(state, span, used, true);
+        }
+        let to = state.at.after(span);
+        self.curve.flow(&mut state.warmth, (state.at, to), used);
         (state.at, state.rate) = (to, self.curve.rate(&state.warmth));
     }
 
@@ -100,6 +113,26 @@ impl Steady for Warming {
         WarmingState { warmth: self.curve.fresh(), at: Time(0), rate: self.cold, queued: 0 }
     }
 
+    fn rush(
+        &self,
+        state: &mut Self::State,
+        free: Time,
+        run: &Run,
+        budget: &mut Budget,
+        started: Started<'_>,
+    ) -> Result<Ran, ReplayError> {
+        let full = i128::from(self.full.0);
+        if state.rate != self.full || full * i128::from(run.gaps.least()) >= fine(run.most) {
+            return Ok(Ran::default());
+        }
+        // Use at the full rate keeps it warm.
+        let mut queue = Queue { at: state.at, queued: state.queued, rate: full };
+        let ran = queue.run(free, run, true, budget, started)?;
+        self.used(state, queue.at.since(state.at), self.full, true);
+        state.queued = queue.queued;
+        Ok(ran)
+    }
+
     fn start(
         &self,
         state: &mut Self::State,
@@ -133,8 +166,8 @@ impl Steady for Warming {
 
     fn is_at_ease(&self, state: &Self::State, moments: &Moments) -> bool {
         let passed = i128::from(moments.first.since(state.at).0);
-        // What waits is gone by then, even if it is cold.
-        state.queued <= i128::from(self.cold.0) * passed && is_enough(state.rate, moments)
+        // What waits is gone by then: while it is drained, the rate does not fall.
+        state.queued <= i128::from(state.rate.0) * passed && is_enough(state.rate, moments)
     }
 
     /// The rate goes one way as long as it is used evenly, so that it is enough throughout if it is in each step.
@@ -150,7 +183,7 @@ impl Steady for Warming {
         let span = moments.last.since(moments.first);
         let used = divided(fine(moments.before), span.0.max(1).into());
         let used = Rate(i64::try_from(used).unwrap_or(i64::MAX));
-        let step = Span(self.step.0 * 2).max(Span(span.0.div_ceil(MOST_STEPS)));
+        let (mut step, mut way) = (self.step, 0);
         while after.at < moments.last {
             budget.spend()?;
             if !is_enough(after.rate, moments) {
@@ -158,19 +191,31 @@ impl Steady for Warming {
             }
             let left = moments.last.since(after.at);
             let waited = used >= after.rate - after.rate.scale(1, ALL_BUT);
-            let mut all = after;
-            self.used(&mut all, left, used, waited);
             // As long as it stays warm, or as cold as it can be, the rate is the same throughout.
-            if all.rate == after.rate && (all.rate == self.full || all.rate == self.cold) {
-                after = all;
+            if after.rate == self.full || after.rate == self.cold {
+                let mut all = after;
+                self.flow(&mut all, left, used, waited);
+                if all.rate == after.rate {
+                    after = all;
+                    continue;
+                }
+            }
+            let mut next = after;
+            self.flow(&mut next, step.min(left), used, waited);
+            let (changed, whole) = ((next.rate - after.rate).0, after.rate.0.unsigned_abs());
+            let turns = changed.signum() * way < 0;
+            if changed.unsigned_abs() > whole / if turns { STEADY } else { CHANGES } && step > LEAST_STEP {
+                step = Span(step.0 / 2).max(LEAST_STEP);
                 continue;
             }
-            let before = after.rate;
-            self.used(&mut after, step.min(left), used, waited);
-            if (after.rate - before).0.unsigned_abs() < before.0.unsigned_abs() / STEADY {
+            if turns {
                 // Use and idle time balance each other.
-                after.at = moments.last;
+                next.at = moments.last;
+            } else if changed.unsigned_abs() < whole / (CHANGES * 4) {
+                step = Span(step.0.saturating_mul(2));
             }
+            way = if changed == 0 { way } else { changed.signum() };
+            after = next;
         }
         if !is_enough(after.rate, moments) {
             return Ok(false);

@@ -6,7 +6,7 @@ use super::*;
 const FEW: u64 = MOST_DECISIONS / 2;
 
 /// Minutes of 500 RU/s in the mean, from 200 by night to 800 by day, and up to a fifth more or less; operations of 1 RU.
-fn minutes(days: u64) -> Record {
+pub(super) fn minutes(days: u64) -> Record {
     let mut noise = 1_u64;
     let minute = |minute: u64| {
         noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -89,3 +89,20 @@ fn requests_count_whatever_they_cost() {
     let error = replay(&uncounted, &settings, Spread::Even, &mut Budget::default()).unwrap_err();
     assert!(error.to_string().contains("needs the number of operations"), "{error}");
 }
+
+/// What even use and idle time balance each other at is the same however long the steps are in which it is followed.
+#[test]
+fn even_use_keeps_the_rate_at_which_it_balances_idle_time() {
+    // Cold is 45 RU/s. Idle time stores 536 RU/s, so that 300 RU/s keep the store where 0.44 of the time is used: at 682.
+    let shape = Shape::WarmUp { period: Span::secs(600), factor: 20 };
+    let settings = Settings { shape, ..bucket(900, 900, Span(0)) };
+    let full = (0..40).map(|minute| sample(minute * 60, 60, 900 * 60, 900 * 60));
+    let even = (40..200).map(|minute| sample(minute * 60, 60, 300 * 60, 300 * 60));
+    for (rate, lost) in [(650, false), (715, true)] {
+        let after = sample(200 * 60, 1, rate, rate.unsigned_abs());
+        let samples: Vec<_> = full.clone().chain(even.clone()).chain([after]).collect();
+        let admitted = admitted(&samples, &settings, Spread::Even);
+        assert_eq!(admitted[200] < rate, lost, "{} of {rate}", admitted[200]);
+        assert_eq!(admitted[199], 300 * 60);
+    }
+}
