@@ -276,6 +276,8 @@ impl Follower {
                 return Ok(head);
             }
             let least = self.applied.n.saturating_add(1);
+            // Rows as they were before would count what follows from there.
+            self.known = None;
             let built = rebuild(&self.calls, &*self.place, &self.cluster, least, false)?;
             (self.local, self.applied) = built;
             if let Some(picture) = &self.picture {

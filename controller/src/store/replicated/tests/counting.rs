@@ -1,5 +1,6 @@
 //! Rows of counters, logged as what they grew by.
 
+use std::sync::Mutex;
 use std::thread::yield_now;
 
 use tidegate_consensus::model::{Fault, Model};
@@ -13,7 +14,7 @@ use super::super::growth::Grown;
 use super::super::keys::Keys;
 use super::super::segment::Segment;
 use super::memory::Memory;
-use super::rules::{afresh, impatient, model, numbers, started, taken};
+use super::rules::{Meanwhile, afresh, impatient, model, numbers, started, taken};
 use super::*;
 
 fn key(number: u64) -> Vec<u8> {
@@ -114,6 +115,31 @@ fn what_could_not_be_logged_is_in_the_next_increment_and_what_was_is_not() {
     store.commit(&[counted(1, 40)]).unwrap();
     assert_eq!(rows(&store)[&(Table::Ledger, key(1))], counters([40]));
     assert_eq!(afresh(&model), rows(&store));
+}
+
+#[test]
+fn a_follower_that_builds_on_a_checkpoint_counts_from_the_rows_that_it_has() {
+    let model = model();
+    let store = Arc::new(owned(&model, &Memory::new(), 30));
+    store.commit(&[counted(1, 10)]).unwrap();
+    let step = |keys: &Keys, step: &Step| matches!(step, Step::Get(key) if *key == keys.checkpoint());
+    let between = Arc::new(Meanwhile { model: Arc::clone(&model), step, before: Mutex::default() });
+    let consensus = Arc::<Meanwhile>::clone(&between);
+    let mut follower = Follower::follow(consensus, PREFIX, Memory::new(), wide(30), false).unwrap();
+    store.commit(&[counted(1, 25)]).unwrap();
+    follower.catch_up().unwrap();
+    // It has read all segments, and not yet looked for a checkpoint behind them.
+    let owner = Arc::clone(&store);
+    *between.before.lock().unwrap() = Some(Box::new(move || {
+        owner.commit(&[counted(1, 40), put(Table::Groups, b"g", &[7; 2_500])]).unwrap();
+        assert!(owner.checkpoint_if_due().unwrap());
+    }));
+    follower.catch_up().unwrap();
+    assert!(between.before.lock().unwrap().is_none());
+    store.commit(&[counted(1, 41)]).unwrap();
+    follower.catch_up().unwrap();
+    assert_eq!(rows(follower.local())[&(Table::Ledger, key(1))], counters([41]));
+    assert_eq!(rows(follower.local()), rows(&*store));
 }
 
 /// Writes the rows of the whole log once more, in another store, as `change` has them.

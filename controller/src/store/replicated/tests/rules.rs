@@ -191,10 +191,11 @@ fn a_log_is_taken_from_the_owner_that_was_seen_and_has_not_beaten_since() {
     second.commit(&group("a")).unwrap();
 }
 
-/// A shared store that something happens to just before the log is taken.
-struct Meanwhile {
-    model: Arc<Model>,
-    before: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+/// A shared store that something happens to just before a transaction with such a step.
+pub(super) struct Meanwhile {
+    pub(super) model: Arc<Model>,
+    pub(super) step: fn(&Keys, &Step) -> bool,
+    pub(super) before: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl std::fmt::Debug for Meanwhile {
@@ -205,11 +206,10 @@ impl std::fmt::Debug for Meanwhile {
 
 impl Consensus for Meanwhile {
     fn transact(&self, transaction: &Transaction, within: Duration) -> Result<Outcome, ConsensusError> {
-        let own = Keys::new(PREFIX).unwrap().own();
-        if transaction.then.iter().any(|step| matches!(step, Step::Put(key, _) if *key == own))
-            && let Some(before) = self.before.lock().unwrap().take()
-        {
-            before();
+        let keys = Keys::new(PREFIX).unwrap();
+        if transaction.then.iter().any(|step| (self.step)(&keys, step)) {
+            let before = self.before.lock().unwrap().take();
+            before.into_iter().for_each(|before| before());
         }
         self.model.transact(transaction, within)
     }
@@ -242,7 +242,8 @@ fn what_the_old_owner_writes_until_it_is_deposed_is_read_by_the_new_one() {
         shared.plan([None, Some(Fault::Refused)]);
         assert!(first.commit(&[put(Table::Groups, b"x", &[0; 400])]).is_err());
     });
-    let between = Meanwhile { model: Arc::clone(&model), before: Mutex::new(Some(before)) };
+    let step = |keys: &Keys, step: &Step| matches!(step, Step::Put(key, _) if *key == keys.own());
+    let between = Meanwhile { model: Arc::clone(&model), step, before: Mutex::new(Some(before)) };
     let follower = follow(Arc::new(between), &Memory::new()).unwrap();
     let seen = follower.look().unwrap();
     let second = follower.take(&seen, &owner("second")).unwrap();
