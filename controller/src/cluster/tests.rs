@@ -4,17 +4,28 @@
 mod announced;
 mod drain;
 mod forget;
+mod groups;
 mod judge;
+mod leads;
+mod ledger;
+mod lines;
 mod link;
 mod machine;
+mod node;
 mod nodes;
+mod operations;
+mod reports;
 mod restored;
+mod session;
+mod streams;
 mod strict;
+mod windows;
 mod world;
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use tidegate_core::engine::EngineConfig;
 use tidegate_core::units::Span;
 
 use judge::{Course, Judge};
@@ -47,6 +58,27 @@ fn until_one_speaks(world: &Arc<World>, after: u64, within: u64, why: &str) -> (
     }
 }
 
+/// Nodes go on, and when no more operations arrive, the ledger has what they charged.
+fn settle(world: &Arc<World>) {
+    let (seed, nodes) = (world.seed, || world.nodes.lock().unwrap());
+    let (before, end) = (nodes().windows.admitted, world.now() + 20 * SECOND);
+    // A node may wait for a controller that is silent, and a group for its recovery.
+    world.pass(EngineConfig::default().longest_use(world.ttl).0 + SECOND);
+    while nodes().windows.admitted == before {
+        assert!(world.now() < end, "seed {seed}: nothing is admitted after all is well");
+        world.pass(100 * MS);
+    }
+    nodes().is_over = true;
+    let end = world.now() + 20 * SECOND;
+    while !nodes().is_settled() {
+        assert!(world.now() < end, "seed {seed}: nodes have not reported all");
+        world.pass(100 * MS);
+    }
+    let (at, ..) = Judge::speaker(world).unwrap();
+    let (_, service) = world.machines[at].lock().speaks.clone().unwrap();
+    nodes().judge_ledger(world, &service, true);
+}
+
 fn run(seed: u64) -> Course {
     let draws = Draws::new(!seed);
     let fences = [(); 3].map(|()| draws.among(&[FENCE, FENCE, FENCE, LONGER]));
@@ -54,7 +86,7 @@ fn run(seed: u64) -> Course {
     let world = World::new(seed, fences, false);
     world.pass(world.draws.below(SECOND));
     world.storm();
-    world.pass(10 * SECOND + world.draws.below(20 * SECOND));
+    world.pass(8 * SECOND + world.draws.below(14 * SECOND));
     world.calm();
     // Looks that fail or are late, and time to load; a fence, once more if a take failed, and once more if a record was
     // removed, with the drift of clocks.
@@ -72,13 +104,17 @@ fn run(seed: u64) -> Course {
     }
     world.pass(2 * SECOND);
     if let Some((at, term, epoch)) = Judge::speaker(&world) {
-        crash(&world, at, 5 * SECOND, false);
-        let (_, next) = until_one_speaks(&world, term, 500 * MS + longest, "after a crash");
+        let fence = world.owner_fence();
+        world.vanish(at);
+        // The patience of the others, a beat, and 100 ms.
+        let soon = EngineConfig::default().longest_use(fence).0 + fence.0 / 5 + 100 * MS;
+        let (_, next) = until_one_speaks(&world, term, soon, "after a crash");
         assert!(next > epoch, "seed {seed}: epoch {next} follows a crash in {epoch}");
         course.crashes += 1;
     }
+    settle(&world);
     course.acknowledged = world.judge.lock().unwrap().acknowledged.len();
-    course.durable = world.nodes.lock().unwrap().durable();
+    world.nodes.lock().unwrap().came_to(&mut course);
     world.end();
     course
 }

@@ -43,12 +43,13 @@ impl Link {
         self.life.load(Ordering::Relaxed)
     }
 
+    /// The answer, and when the call was sent.
     fn call<T>(
         &self,
         within: Duration,
         writes: Option<&Transaction>,
         run: impl Fn() -> Result<T, ConsensusError>,
-    ) -> Result<T, ConsensusError> {
+    ) -> Result<(T, u64), ConsensusError> {
         let world = &self.world;
         let within = u64::try_from(within.as_micros()).unwrap();
         // A process that is stopped calls nobody.
@@ -92,14 +93,25 @@ impl Link {
         // An answer that is there waits for a process that is stopped.
         world.stumble(self.machine);
         world.wake(self.machine);
-        if is_late || !self.is_alive() { unknown("the answer came too late") } else { done }
+        if is_late || !self.is_alive() {
+            return unknown("the answer came too late");
+        }
+        done.map(|done| (done, begun))
     }
 }
 
 impl Consensus for Link {
     fn transact(&self, transaction: &Transaction, within: Duration) -> Result<Outcome, ConsensusError> {
         let writes = transaction.then.iter().any(|step| !matches!(step, Step::Get(_)));
-        self.call(within, writes.then_some(transaction), || self.world.model.transact(transaction, within))
+        let run = || self.world.model.transact(transaction, within);
+        let (outcome, sent) = self.call(within, writes.then_some(transaction), run)?;
+        if let [Step::Put(key, _)] = transaction.then.as_slice()
+            && key.starts_with(b"t/beat/")
+            && outcome.held
+        {
+            self.world.machines[self.machine].lock().beat_sent = Some(sent);
+        }
+        Ok(outcome)
     }
 
     fn range(
@@ -110,10 +122,10 @@ impl Consensus for Link {
         at: Option<u64>,
         within: Duration,
     ) -> Result<Page, ConsensusError> {
-        self.call(within, None, || self.world.model.range(from, to, most, at, within))
+        self.call(within, None, || self.world.model.range(from, to, most, at, within)).map(|(page, _)| page)
     }
 
     fn compact(&self, revision: u64, within: Duration) -> Result<(), ConsensusError> {
-        self.call(within, None, || self.world.model.compact(revision, within))
+        self.call(within, None, || self.world.model.compact(revision, within)).map(drop)
     }
 }

@@ -9,21 +9,19 @@ use tidegate_core::engine::EngineConfig;
 use tidegate_core::units::{Span, Time};
 use tokio::sync::watch as flag;
 
-use super::super::leadership::{Beats, Kept, leave as leave_log};
+use super::super::leadership::Beats;
 use super::super::roster::Roster;
-use super::super::standby::{Standby, Step, Taken, Watching};
+use super::super::standby::{Standby, Step, Watching};
 use super::super::strict::LEAST;
 use super::super::waiting::View;
-use super::judge::Judge;
+use super::leads::{Leads, lead, load};
 use super::link::{Life, Link};
-use super::nodes::{self, Heard, Nodes};
+use super::streams::{self, Held, News, Over};
 use super::world::{Draws, MS, SECOND, World};
-use crate::audit::Actor;
 use crate::clock::Clock;
-use crate::service::{Service, ServiceConfig, Succession};
-use crate::store::StoreError;
+use crate::service::Service;
 use crate::store::replicated::tests::memory::Memory;
-use crate::store::replicated::{MemberRecord, Members, Owner, ReplicatedStore, Settings};
+use crate::store::replicated::{MemberRecord, Members, Owner, Settings};
 
 /// The name of all things in the shared store.
 const PREFIX: &str = "t/";
@@ -40,7 +38,9 @@ pub(super) struct Machine {
     halted: AtomicU64,
     goes_on: AtomicU64,
     lost: AtomicU64,
-    fence: Span,
+    /// In some worlds two have one name.
+    name: String,
+    pub(super) fence: Span,
     place: Arc<Memory>,
     /// What it knows of the others; nothing, unless a test says so.
     roster: OnceLock<Arc<Roster>>,
@@ -57,31 +57,27 @@ pub(super) struct State {
     pub(super) main_at: u64,
     role: Option<Role>,
     beats_at: u64,
-    beats: Option<Beats>,
-    is_beating: bool,
+    pub(super) beats: Option<Beats>,
+    pub(super) is_beating: bool,
+    /// When the newest beat of this leadership that is stored was sent.
+    pub(super) beat_sent: Option<u64>,
     /// The number of this leadership.
     term: u64,
     /// What speaks to nodes, with its term.
     pub(super) speaks: Option<(u64, Arc<Service>)>,
+    /// What nodes brought of other controllers, to be stored.
+    pub(super) news: Vec<News>,
+    /// Goodbyes of nodes whose reports are to be stored.
+    pub(super) farewells: Vec<(Over, u64)>,
     /// Answers that wait for a beat, in a strict world, by when their renewals came in.
-    waiting: Vec<(Time, Heard)>,
+    waiting: Vec<(Time, Held)>,
 }
 
 /// What a process does; none while it is at it.
-enum Role {
+pub(super) enum Role {
     Down,
     Stands(Box<(Standby, Watching)>),
     Leads(Leads),
-}
-
-struct Leads {
-    instance: u64,
-    store: Arc<ReplicatedStore>,
-    service: Arc<Service>,
-    over: flag::Receiver<bool>,
-    flush_at: u64,
-    /// It is stopping in order, and has saved its leases, or not.
-    saved: bool,
 }
 
 impl State {
@@ -97,9 +93,16 @@ impl State {
         (self.beats.is_some() && !self.is_beating).then_some(self.beats_at.max(self.stopped_until))
     }
 
-    fn end_leadership(&mut self) {
+    pub(super) fn begin_leadership(&mut self, beats: Beats, now: u64) {
+        self.term += 1;
+        (self.beats, self.beats_at, self.beat_sent) = (Some(beats), now, None);
+    }
+
+    pub(super) fn end_leadership(&mut self) {
         (self.beats, self.speaks) = (None, None);
         self.waiting.clear();
+        self.news.clear();
+        self.farewells.clear();
         self.term += 1;
     }
 }
@@ -115,6 +118,7 @@ impl Machine {
             halted: AtomicU64::new(0),
             goes_on: AtomicU64::new(0),
             lost: AtomicU64::new(0),
+            name: if at == 1 && draws.below(8) == 0 { "0".to_owned() } else { at.to_string() },
             fence,
             place: Memory::new(),
             roster: OnceLock::new(),
@@ -128,8 +132,11 @@ impl Machine {
                 beats_at: 0,
                 beats: None,
                 is_beating: false,
+                beat_sent: None,
                 term: 0,
                 speaks: None,
+                news: Vec::new(),
+                farewells: Vec::new(),
                 waiting: Vec::new(),
             }),
         };
@@ -167,7 +174,7 @@ impl Machine {
         self.wall.store(2 * OLDEST + now - shown, Ordering::Relaxed);
     }
 
-    fn clock(&self) -> Clock {
+    pub(super) fn clock(&self) -> Clock {
         Clock::driven(Arc::clone(&self.clock)).with_wall(Arc::clone(&self.wall))
     }
 
@@ -203,15 +210,22 @@ pub(super) fn crash(world: &World, at: usize, down: u64, lost: bool) {
     }
 }
 
-/// An answer to a node comes in, or waits for a beat of this machine.
-pub(super) fn answer(world: &World, at: usize, service: &Service, came: Time, heard: Heard) -> Option<Heard> {
-    let Some(gate) = service.beside().gate.get() else { return Some(heard) };
+/// A node brings news: they are stored when this machine comes to it.
+pub(super) fn bring(world: &World, news: News) {
+    let mut state = world.machines[news.over.machine].lock();
+    state.news.push(news);
+    state.main_at = state.main_at.min(world.now());
+}
+
+/// An answer to a node goes out, or waits for a beat of this machine.
+pub(super) fn answer(world: &World, at: usize, service: &Service, came: Time, held: Held) -> Option<Held> {
+    let Some(gate) = service.beside().gate.get() else { return Some(held) };
     if gate.is_open(came) {
-        return Some(heard);
+        return Some(held);
     }
     gate.want();
     let mut state = world.machines[at].lock();
-    state.waiting.push((came, heard));
+    state.waiting.push((came, held));
     // The thread that writes beats is woken, if it is not at one.
     state.beats_at = state.beats_at.min(world.now() + LEAST.0);
     None
@@ -238,8 +252,8 @@ pub(super) fn beat(world: &Arc<World>, at: usize) {
         std::mem::take(&mut state.waiting).into_iter().partition(|(came, _)| gate.is_open(*came));
     state.waiting = waiting;
     drop(state);
-    let out: Vec<(Time, Heard)> = out;
-    out.into_iter().for_each(|(_, heard)| Nodes::hear(world, heard));
+    let out: Vec<(Time, Held)> = out;
+    out.into_iter().for_each(|(_, held)| streams::released(world, held));
 }
 
 /// One step of what is not beats.
@@ -262,7 +276,7 @@ pub(super) fn step(world: &Arc<World>, at: usize) {
     }
 }
 
-fn stand(world: &Arc<World>, at: usize, life: &Life, before: Option<u64>) -> (Role, u64) {
+pub(super) fn stand(world: &Arc<World>, at: usize, life: &Life, before: Option<u64>) -> (Role, u64) {
     let pauses = Arc::clone(world);
     let settings = Settings {
         pause: Arc::new(move || pauses.pass(20 * MS)),
@@ -278,7 +292,7 @@ fn stand(world: &Arc<World>, at: usize, life: &Life, before: Option<u64>) -> (Ro
         settings,
         clocks: EngineConfig::default(),
         me: Owner {
-            controller: at.to_string(),
+            controller: world.machines[at].name.clone(),
             instance: world.draws.below(u64::MAX).max(1),
             addresses: Vec::new(),
             fence_ms: world.machines[at].fence.0 / MS,
@@ -308,118 +322,4 @@ fn look(world: &Arc<World>, at: usize, life: &Life, mut stands: Box<(Standby, Wa
             (Role::Down, 0)
         }
     }
-}
-
-/// What a member does with a log that it took.
-fn load(world: &Arc<World>, at: usize, life: &Life, instance: u64, taken: Taken) -> (Role, u64) {
-    let machine = &world.machines[at];
-    let store = Arc::new(taken.store);
-    world.judge.lock().unwrap().taken(store.epoch());
-    if !life.load(Ordering::Relaxed) {
-        return (Role::Down, 0);
-    }
-    let clock = machine.clock();
-    let (over, is_over) = flag::channel(false);
-    let kept = Arc::new(Kept::new(world.halts.then_some(machine.fence)));
-    {
-        let mut state = machine.lock();
-        let beats = Beats::new(Arc::clone(&store), clock.clone(), machine.fence, Arc::clone(&kept), over);
-        state.term += 1;
-        (state.beats, state.beats_at) = (Some(beats), world.now());
-    }
-    let config = ServiceConfig {
-        fence: Some(machine.fence),
-        instance: Some(instance),
-        succession: Succession::Cluster { silent: taken.silent },
-        ..ServiceConfig::default()
-    };
-    let loaded = Service::load_with(Arc::clone(&store) as _, config, clock, taken.groups);
-    if !life.load(Ordering::Relaxed) {
-        return (Role::Down, 0);
-    }
-    match loaded {
-        Ok(service) => {
-            let service = Arc::new(service);
-            kept.open(&service);
-            machine.lock().speaks = Some((store.epoch(), Arc::clone(&service)));
-            Judge::loaded(world, &store, &service);
-            let leads = Leads { instance, store, service, over: is_over, flush_at: 0, saved: false };
-            (Role::Leads(leads), 0)
-        }
-        Err(error) => {
-            explained(world, &error);
-            machine.lock().end_leadership();
-            if store.has_ended() {
-                return stand(world, at, life, Some(instance));
-            }
-            // The process ends, and is started again.
-            (Role::Down, 200 * MS)
-        }
-    }
-}
-
-fn explained(world: &World, error: &StoreError) {
-    let explained =
-        matches!(error, StoreError::Shared { .. } | StoreError::Deposed { .. } | StoreError::Belated);
-    assert!(explained, "seed {}: {error}", world.seed);
-}
-
-fn lead(world: &Arc<World>, at: usize, life: &Life, mut leads: Leads) -> (Role, u64) {
-    let machine = &world.machines[at];
-    if leads.saved {
-        return leave(world, at, leads);
-    }
-    if *leads.over.borrow() {
-        machine.lock().end_leadership();
-        return stand(world, at, life, Some(leads.instance));
-    }
-    if machine.lock().is_to_stop {
-        // Its listeners are closed.
-        machine.lock().speaks = None;
-        if let Err(error) = leads.service.shut_down() {
-            explained(world, &error);
-        }
-        leads.saved = true;
-        return (Role::Leads(leads), 0);
-    }
-    leads.service.leasing().expire();
-    if world.now() >= leads.flush_at {
-        leads.flush_at = world.now() + 500 * MS;
-        let _ = leads.service.accounts().flush();
-    }
-    match world.draws.below(8) {
-        0 | 1 => {
-            let name = world.judge.lock().unwrap().new_name();
-            let made =
-                leads.service.definitions().create_group(&Actor::new(None, "t"), &nodes::group(&name), true);
-            if made.is_ok() && life.load(Ordering::Relaxed) {
-                world.judge.lock().unwrap().acknowledged.push(name);
-            }
-        }
-        2 => drop(leads.store.checkpoint_if_due()),
-        _ => {}
-    }
-    (Role::Leads(leads), 50 * MS + world.draws.below(150 * MS))
-}
-
-/// The end of a clean stop.
-fn leave(world: &Arc<World>, at: usize, leads: Leads) -> (Role, u64) {
-    let is_beating = {
-        let mut state = world.machines[at].lock();
-        (state.beats, state.is_to_stop) = (None, false);
-        state.is_beating
-    };
-    if is_beating {
-        // Its thread ends first.
-        return (Role::Leads(leads), MS);
-    }
-    if world.draws.below(6) == 0 {
-        crash(world, at, world.draws.below(SECOND), false);
-        return (Role::Down, 0);
-    }
-    world.judge.lock().unwrap().leaves(leads.store.epoch());
-    let left = leave_log(&leads.store, &leads.service).is_ok() && leads.store.has_ended();
-    world.judge.lock().unwrap().left = left.then_some(leads.store.epoch());
-    world.machines[at].lock().end_leadership();
-    (Role::Down, 100 * MS + world.draws.below(3 * SECOND))
 }

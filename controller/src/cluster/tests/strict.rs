@@ -17,7 +17,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use super::drain::{leads, started};
 use super::judge::Judge;
 use super::world::{Draws, MS, SECOND, World};
-use super::{FENCE, LONGER, seeds, until_one_speaks};
+use super::{FENCE, LONGER, seeds, settle, until_one_speaks};
 
 /// Seeds of one run of the test; `STRICT_SEEDS=0..=4999` asks for more.
 const SEEDS: &str = "0..=149";
@@ -29,7 +29,7 @@ fn run(seed: u64) -> (usize, u64) {
     let world = World::new(seed, fences, true);
     world.pass(world.draws.below(SECOND));
     world.storm();
-    world.pass(10 * SECOND + world.draws.below(20 * SECOND));
+    world.pass(8 * SECOND + world.draws.below(14 * SECOND));
     world.calm();
     until_one_speaks(&world, 0, 1_500 * MS + 3 * LONGER.0, "after all is well");
     // One that was halted may believe for a fence that it leads.
@@ -38,6 +38,7 @@ fn run(seed: u64) -> (usize, u64) {
     let before = waited();
     world.pass(5 * SECOND);
     assert!(waited() > before, "seed {seed}: no answer comes in after all is well");
+    settle(&world);
     let came = (world.judge.lock().unwrap().course.takes, waited());
     world.end();
     came

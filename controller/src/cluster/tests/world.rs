@@ -19,7 +19,7 @@ use super::nodes::Nodes;
 pub(super) const MS: u64 = 1_000;
 pub(super) const SECOND: u64 = 1_000 * MS;
 /// Between two looks of the judge, at the latest.
-const TICK: u64 = 20 * MS;
+const TICK: u64 = 50 * MS;
 /// A late request may arrive after this time.
 const LATEST: u64 = 60 * SECOND;
 
@@ -66,6 +66,8 @@ pub(super) struct World {
     pub(super) weather: Mutex<Weather>,
     pub(super) judge: Mutex<Judge>,
     pub(super) nodes: Mutex<Nodes>,
+    /// The length of leases.
+    pub(super) ttl: Span,
     /// Machines are halted, clocks and all, and so answers wait for beats.
     pub(super) halts: bool,
     now: AtomicU64,
@@ -87,14 +89,16 @@ impl World {
         let weather =
             Weather { one_in: 0, delay: MS, away_until: 0, turns_at: u64::MAX, held: Vec::new(), tick_at: 0 };
         let machines = (0..).zip(fences).map(|(at, fence)| Machine::new(at, fence, &draws)).collect();
+        let ttl = draws.among(&[Span::secs(1), Span::secs(2), Span::secs(2), Span::secs(5)]);
         Arc::new(Self {
             seed,
+            nodes: Mutex::new(Nodes::new(&draws)),
+            ttl,
             draws,
             model: Model::new(),
             machines,
             weather: Mutex::new(weather),
             judge: Mutex::default(),
-            nodes: Mutex::default(),
             halts,
             now: AtomicU64::new(0),
         })
@@ -124,7 +128,10 @@ impl World {
             self.set_time(at.max(self.now()));
             Judge::look(self);
             self.happens(event);
-            Judge::look(self);
+            // Nodes change nothing about who speaks.
+            if !matches!(event, Event::Nodes) {
+                Judge::look(self);
+            }
         }
         self.set_time(until.max(self.now()));
         Judge::look(self);
@@ -134,7 +141,7 @@ impl World {
         let weather = self.weather();
         let mut all = vec![(weather.turns_at, Event::Turn), (weather.tick_at, Event::Tick)];
         all.extend(weather.held.iter().enumerate().map(|(at, (due, _))| (*due, Event::Deliver(at))));
-        all.push((self.nodes.lock().unwrap().at, Event::Nodes));
+        all.push((self.nodes.lock().unwrap().due(), Event::Nodes));
         for (at, machine) in self.machines.iter().enumerate() {
             let state = machine.lock();
             all.extend(state.main_due().map(|due| (due, Event::Main(at))));
@@ -147,9 +154,12 @@ impl World {
         match event {
             Event::Main(at) => machine::step(self, at),
             Event::Beat(at) => machine::beat(self, at),
-            Event::Nodes => Nodes::ask(self),
+            Event::Nodes => Nodes::happens(self),
             Event::Turn => self.turn(),
-            Event::Tick => self.weather().tick_at = self.now() + TICK,
+            Event::Tick => {
+                self.weather().tick_at = self.now() + TICK;
+                self.nodes.lock().unwrap().sweep(self);
+            }
             Event::Deliver(at) => {
                 let (_, transaction) = self.weather().held.swap_remove(at);
                 let _ = self.model.transact(&transaction, Duration::ZERO);
@@ -235,6 +245,17 @@ impl World {
         }
     }
 
+    /// A machine is gone for some seconds: its process dies, or stands still.
+    pub(super) fn vanish(&self, at: usize) {
+        let mut state = self.machines[at].lock();
+        if state.is_busy() || self.draws.below(2) == 0 {
+            drop(state);
+            machine::crash(self, at, 5 * SECOND, false);
+        } else {
+            state.stopped_until = self.now() + 5 * SECOND;
+        }
+    }
+
     /// A machine stands still for this time, clocks and all.
     pub(super) fn halt(&self, at: usize, span: u64) {
         let until = self.now() + span;
@@ -263,6 +284,8 @@ impl World {
         weather.one_in = self.draws.among(&[0, 4, 20]);
         weather.delay = self.draws.among(&[2 * MS, 20 * MS, 140 * MS]);
         weather.turns_at = self.now() + self.draws.below(2 * SECOND);
+        drop(weather);
+        self.nodes.lock().unwrap().storm(self);
     }
 
     /// Everything is well from now on; what was late arrives now, or never.
@@ -286,6 +309,15 @@ impl World {
             state.is_to_stop = false;
             state.main_at = state.main_at.min(now + 100 * MS);
         }
+        self.nodes.lock().unwrap().calm();
+    }
+
+    /// The fence that the record of the owner asks for.
+    pub(super) fn owner_fence(&self) -> Span {
+        let rows = self.model.rows();
+        let own = rows.iter().find(|row| row.key.starts_with(b"t/own/")).unwrap();
+        let record: serde_json::Value = serde_json::from_slice(&own.value).unwrap();
+        Span::millis(record["fence_ms"].as_u64().unwrap())
     }
 
     /// Lets go of everything that holds this world.
