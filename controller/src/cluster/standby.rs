@@ -23,8 +23,8 @@ use crate::store::{StoreError, Table};
 const LOOKS: u64 = 10;
 /// Between two looks at a leader with a long fence: a stop is noticed soon.
 const LONGEST_LOOK: Span = Span::millis(500);
-/// Between two looks at a leader that is about to leave: nothing is granted from its end until the next look. For a second
-/// at most, a hundred reads a second.
+/// Between two looks at a leader that is about to leave, or after another one was faster: nothing is granted from its end
+/// until the next look. For a second at most, a hundred reads a second.
 const SOON: Span = Span::millis(10);
 /// Between two applications of the log: what is left to apply at a takeover takes no time.
 const FOLLOW_EVERY: Span = Span::millis(500);
@@ -130,7 +130,14 @@ impl Standby {
                     }
                     Err(not) => {
                         follower = not.follower;
-                        self.endure(&not.error, begun)
+                        match not.error {
+                            // Another one was faster, or the owner lives: the next look shows which.
+                            error @ StoreError::NotTaken { .. } => {
+                                tracing::info!("{error}");
+                                Ok(Step::Wait(SOON))
+                            }
+                            error => self.endure(&error, begun),
+                        }
                     }
                 }
             }
@@ -149,7 +156,7 @@ impl Standby {
     fn endure(&self, error: &StoreError, begun: Time) -> Result<Step, StoreError> {
         let since = self.settings.clock.now().since(begun);
         let is_closing = matches!(error, StoreError::Locked { .. }) && since < CLOSED_WITHIN;
-        if !is_closing && !matches!(error, StoreError::Shared { .. } | StoreError::NotTaken { .. }) {
+        if !is_closing && !matches!(error, StoreError::Shared { .. }) {
             return Err(error.clone());
         }
         let trouble = error.to_string();

@@ -90,6 +90,8 @@ pub(super) fn lead(world: &Arc<World>, at: usize, life: &Life, mut leads: Leads)
         return stand(world, at, life, Some(leads.instance));
     }
     if machine.lock().is_to_stop {
+        // Whether that is heard or not, it stops.
+        let _ = leads.store.announce();
         // Its listeners are closed.
         machine.lock().speaks = None;
         if let Err(error) = leads.service.shut_down() {
