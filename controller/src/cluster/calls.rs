@@ -98,8 +98,7 @@ impl<'s> ClusterCalls<'s> {
             after: format!("{{\"rest_us\":{}}}", rest.0),
             ..Change::default()
         };
-        let note = |_: &mut _| Ok(Plan { edits: vec![Edit::Note], changes: vec![change], reply: () });
-        self.service.definitions().change(actor, note)?;
+        self.note(actor, change)?;
         roster.drain(rest);
         Ok(v1::DrainControllerReply { controller: roster.name.clone(), rest_us: rest.0 })
     }
@@ -134,13 +133,17 @@ impl<'s> ClusterCalls<'s> {
             before: format!("{{\"silent_us\":{}}}", still.0),
             ..Change::default()
         };
-        let note = |_: &mut _| Ok(Plan { edits: vec![Edit::Note], changes: vec![change], reply: () });
-        self.service.definitions().change(actor, note)?;
-        if !roster.members.remove(&name, changed)? {
+        self.note(actor, change)?;
+        if !roster.remove(&name, changed)? {
             let message = format!("controller {name} has shown meanwhile that it runs; stop it first");
             return Err(AdminError::Refused { message });
         }
-        roster.removed(&name, changed);
         Ok(v1::ForgetControllerReply { controller: name, silent_us: still.0 })
+    }
+
+    /// Notes in the audit log what is about to be done.
+    fn note(&self, actor: &Actor, change: Change) -> Result<(), AdminError> {
+        let note = |_: &mut _| Ok(Plan { edits: vec![Edit::Note], changes: vec![change], reply: () });
+        self.service.definitions().change(actor, note)
     }
 }

@@ -61,8 +61,6 @@ struct Turns {
     roster: Arc<Roster>,
     /// What this process calls itself among controllers.
     record: MemberRecord,
-    /// Open until this process is to stop; then nodes find another controller at once.
-    sockets: Option<Sockets>,
 }
 
 /// How a turn ended.
@@ -111,14 +109,13 @@ impl Member {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             unix_ms: 0,
         };
-        let sockets = Some(sockets);
-        let mut turns = Turns { config, cluster, consensus, stopped, before: None, roster, record, sockets };
-        let doors = turns.open().await?;
+        let mut turns = Turns { config, cluster, consensus, stopped, before: None, roster, record };
+        let doors = turns.open(&sockets).await?;
         turns.record.addresses = vec![turns.address()];
         let (grpc_addr, rest_addr) = (turns.config.grpc_listen, turns.config.http_listen);
         let (shown, namesake) = turns.show(stopping.clone())?;
         let life = tokio::spawn(async move {
-            let ended = turns.live(doors).await;
+            let ended = turns.live(doors, sockets).await;
             shown.end().await;
             match namesake.get() {
                 Some(namesake) => Err(StartError::from(namesake.clone()).into()),
@@ -197,7 +194,7 @@ impl Turns {
         Ok((shown.map_err(|error| StartError::Internal(error.to_string()))?, namesake))
     }
 
-    async fn live(mut self, mut doors: Doors) -> Result<(), EndError> {
+    async fn live(mut self, mut doors: Doors, mut sockets: Sockets) -> Result<(), EndError> {
         loop {
             let instance = rand::random::<u64>().max(1);
             let taken = self.stand_by(instance, &doors).await?;
@@ -205,23 +202,18 @@ impl Turns {
                 doors.close().await;
                 return Ok(());
             };
-            if let Ended::Stopped = self.lead(instance, taken, doors).await? {
-                return Ok(());
+            match self.lead(instance, taken, doors, sockets).await? {
+                Some(open) => sockets = open,
+                None => return Ok(()),
             }
             self.before = Some(instance);
-            doors = self.open().await?;
+            doors = self.open(&sockets).await?;
         }
     }
 
-    fn sockets(&self) -> Result<&Sockets, StartError> {
-        // They are closed when this process stops, and then it takes no role.
-        self.sockets.as_ref().ok_or_else(|| StartError::Internal("its sockets are closed".to_owned()))
-    }
-
     /// Opens the listeners of a standby.
-    async fn open(&self) -> Result<Doors, StartError> {
+    async fn open(&self, sockets: &Sockets) -> Result<Doors, StartError> {
         let tls = self.config.tls.clone().map(|files| Server::load(files, &PROTOCOLS)).transpose()?;
-        let sockets = self.sockets()?;
         let ([grpc, http], [grpc_addr, rest_addr]) = (sockets.listeners()?, sockets.addresses());
         let (closing, closed) = flag::channel(false);
         let view = flag::Sender::new(View { name: self.cluster.name.clone(), ..View::default() });
@@ -278,8 +270,15 @@ impl Turns {
         Ok(ran.map_err(|error| StartError::Internal(error.to_string()))??)
     }
 
-    /// Leads until this controller is to stop, or another one owns the log.
-    async fn lead(&mut self, instance: u64, taken: Taken, doors: Doors) -> Result<Ended, EndError> {
+    /// Leads until this controller is to stop, or others are to lead. Returns the sockets for its next role; none if it is
+    /// to stop: they are closed before its streams end, so that nodes find another controller at once.
+    async fn lead(
+        &self,
+        instance: u64,
+        taken: Taken,
+        doors: Doors,
+        sockets: Sockets,
+    ) -> Result<Option<Sockets>, EndError> {
         let store = Arc::new(taken.store);
         let clock = Clock::start();
         let fence = self.config.fence.unwrap_or(FENCE_OF_A_CLUSTER);
@@ -299,14 +298,14 @@ impl Turns {
         };
         let (taken_store, groups) = (Arc::clone(&store), taken.groups);
         let load = move || Service::load_with(taken_store, settings, clock, groups);
-        let began = Controller::begin(config, self.sockets()?, load, before_it_answers).await;
+        let began = Controller::begin(config, &sockets, load, before_it_answers).await;
         let running = match began {
             Ok(running) => running,
             Err(error) => {
                 leadership.end().await;
                 if store.has_ended() {
                     // While it loaded, another one took over.
-                    return Ok(Ended::Deposed);
+                    return Ok(Some(sockets));
                 }
                 return Err(error.into());
             }
@@ -320,29 +319,30 @@ impl Turns {
         if let Ended::Deposed = end {
             running.abort().await;
             leadership.end().await;
-            return Ok(Ended::Deposed);
+            return Ok(Some(sockets));
         }
         if let Ended::Drained = end {
             tracing::info!("the lead is left to another controller");
         }
         self.announce(&store, fence).await;
-        if let Ended::Stopped = end {
-            self.sockets = None;
-        }
+        let sockets = match end {
+            Ended::Stopped => None,
+            Ended::Deposed | Ended::Drained => Some(sockets),
+        };
         let service = Arc::clone(running.service());
         let saved = running.shutdown().await;
         leadership.end().await;
         if store.has_ended() {
             // It was deposed and had not heard of it: what it could not save, its successor has.
             tracing::warn!("the log has another owner; nothing is left to hand over");
-            return Ok(end);
+            return Ok(sockets);
         }
         let left = spawn_blocking(move || leave(&store, &service)).await;
         if let Ok(Err(error)) = left {
             tracing::warn!(%error, "the log was not left in order; a successor waits for the fence");
         }
         saved?;
-        Ok(end)
+        Ok(sockets)
     }
 
     /// Lets standbys look more often for the end of this leadership, which grants until they do.

@@ -11,6 +11,7 @@ use tidegate_core::units::{Span, Time};
 use tokio::sync::watch as flag;
 
 use crate::clock::Clock;
+use crate::store::StoreError;
 use crate::store::replicated::{MemberRecord, Members};
 
 /// A controller whose record has not changed for this time is gone: three records. With two, one that is late would be
@@ -142,9 +143,16 @@ impl Roster {
         known.members.get(name).map(record)
     }
 
-    /// Takes in that a record was removed which was last changed at this revision.
-    pub(super) fn removed(&self, name: &str, changed: u64) {
-        self.lock().members.retain(|of, member| of != name || member.changed != changed);
+    /// Removes a record that was last changed at this revision; returns whether it was there as it was seen.
+    ///
+    /// # Errors
+    /// Nobody answered.
+    pub(super) fn remove(&self, name: &str, changed: u64) -> Result<bool, StoreError> {
+        let held = self.members.remove(name, changed)?;
+        if held {
+            self.lock().members.retain(|of, member| of != name || member.changed != changed);
+        }
+        Ok(held)
     }
 
     /// Lets this controller, which leads, leave the lead to others for a time.

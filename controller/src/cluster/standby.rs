@@ -130,14 +130,7 @@ impl Standby {
                     }
                     Err(not) => {
                         follower = not.follower;
-                        match not.error {
-                            // Another one was faster, or the owner lives: the next look shows which.
-                            error @ StoreError::NotTaken { .. } => {
-                                tracing::info!("{error}");
-                                Ok(Step::Wait(SOON))
-                            }
-                            error => self.endure(&error, begun),
-                        }
+                        self.endure(&not.error, begun)
                     }
                 }
             }
@@ -154,6 +147,11 @@ impl Standby {
 
     /// Goes on after an error that may pass.
     fn endure(&self, error: &StoreError, begun: Time) -> Result<Step, StoreError> {
+        if let StoreError::NotTaken { .. } = error {
+            // Another one was faster, or the owner lives: the next look shows which.
+            tracing::info!("{error}");
+            return Ok(Step::Wait(SOON));
+        }
         let since = self.settings.clock.now().since(begun);
         let is_closing = matches!(error, StoreError::Locked { .. }) && since < CLOSED_WITHIN;
         if !is_closing && !matches!(error, StoreError::Shared { .. }) {

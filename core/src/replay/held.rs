@@ -171,13 +171,12 @@ impl Steady for Drained {
         budget: &mut Budget,
         started: Started<'_>,
     ) -> Result<Ran, ReplayError> {
-        let rate = i128::from(self.rate.0);
-        if rate * i128::from(run.gaps.least()) >= fine(run.most) {
+        if is_enough(self.rate, Span(run.gaps.least()), run.most) {
             // The rest may pass as a whole.
             return Ok(Ran::default());
         }
         let (queued, at) = state.queue();
-        let mut queue = Queue { at, queued: queued.cast_signed(), rate };
+        let mut queue = Queue { at, queued: queued.cast_signed(), rate: self.rate.0.into() };
         let ran = queue.run(free, run, false, budget, started)?;
         *state = PacedState::of(queue.queued.unsigned_abs(), queue.at);
         Ok(ran)
@@ -206,8 +205,7 @@ impl Steady for Drained {
     fn is_at_ease(&self, state: &Self::State, moments: &Moments) -> bool {
         // What owes anything makes it wait.
         let owes = self.queue.try_acquire(&mut { *state }, moments.first, Ru(1)) != Verdict::Admit;
-        let gained = i128::from(self.rate.0) * i128::from(moments.gap.0);
-        !owes && gained >= fine(moments.most)
+        !owes && is_enough(self.rate, moments.gap, moments.most)
     }
 
     fn pass(&self, state: &mut Self::State, moments: &Moments, _: &mut Budget) -> Result<bool, ReplayError> {
@@ -215,6 +213,11 @@ impl Steady for Drained {
         self.queue.try_acquire(state, moments.last, moments.cost);
         Ok(true)
     }
+}
+
+/// Whether a rate yields what comes at one moment until the next, which is at least so much later.
+pub(super) fn is_enough(rate: Rate, gap: Span, most: Ru) -> bool {
+    i128::from(rate.0) * i128::from(gap.0) >= fine(most)
 }
 
 /// In millionths of a micro-RU; a debt is none.
@@ -280,7 +283,7 @@ impl Steady for Held {
         budget: &mut Budget,
         started: Started<'_>,
     ) -> Result<Ran, ReplayError> {
-        Self::rush(self, state, free, run, budget, started)
+        self.decide(state, free, run, budget, started)
     }
 
     fn start(

@@ -114,7 +114,7 @@ impl Parts {
 
 impl Held {
     /// Decides the first moments of a run; none if the first one has to be decided by itself.
-    pub(super) fn rush(
+    pub(super) fn decide(
         &self,
         state: &mut HeldState,
         free: Time,

@@ -4,7 +4,7 @@
 //! idle time fills it. What waits is drained at that rate, in the order of arrival, and nothing is saved up. The record
 //! begins cold. Not in it: that leases follow the curve by some round trips, and that nodes renew once a second.
 
-use super::held::{Moments, Steady, divided, fine};
+use super::held::{Moments, Steady, divided, fine, is_enough};
 use super::pressed::{Ran, Run, Started};
 use super::queued::Queue;
 use super::{Budget, Rate, ReplayError, Ru, Span, Time};
@@ -121,12 +121,11 @@ impl Steady for Warming {
         budget: &mut Budget,
         started: Started<'_>,
     ) -> Result<Ran, ReplayError> {
-        let full = i128::from(self.full.0);
-        if state.rate != self.full || full * i128::from(run.gaps.least()) >= fine(run.most) {
+        if state.rate != self.full || is_enough(self.full, Span(run.gaps.least()), run.most) {
             return Ok(Ran::default());
         }
         // Use at the full rate keeps it warm.
-        let mut queue = Queue { at: state.at, queued: state.queued, rate: full };
+        let mut queue = Queue { at: state.at, queued: state.queued, rate: self.full.0.into() };
         let ran = queue.run(free, run, true, budget, started)?;
         self.used(state, queue.at.since(state.at), self.full, true);
         state.queued = queue.queued;
@@ -167,7 +166,7 @@ impl Steady for Warming {
     fn is_at_ease(&self, state: &Self::State, moments: &Moments) -> bool {
         let passed = i128::from(moments.first.since(state.at).0);
         // What waits is gone by then: while it is drained, the rate does not fall.
-        state.queued <= i128::from(state.rate.0) * passed && is_enough(state.rate, moments)
+        state.queued <= i128::from(state.rate.0) * passed && is_enough(state.rate, moments.gap, moments.most)
     }
 
     /// The rate goes one way as long as it is used evenly, so that it is enough throughout if it is in each step.
@@ -186,7 +185,7 @@ impl Steady for Warming {
         let (mut step, mut way) = (self.step, 0);
         while after.at < moments.last {
             budget.spend()?;
-            if !is_enough(after.rate, moments) {
+            if !is_enough(after.rate, moments.gap, moments.most) {
                 return Ok(false);
             }
             let left = moments.last.since(after.at);
@@ -217,15 +216,10 @@ impl Steady for Warming {
             way = if changed == 0 { way } else { changed.signum() };
             after = next;
         }
-        if !is_enough(after.rate, moments) {
+        if !is_enough(after.rate, moments.gap, moments.most) {
             return Ok(false);
         }
         *state = WarmingState { queued: fine(moments.cost), ..after };
         Ok(true)
     }
-}
-
-/// Whether a rate yields what comes at one moment until the next.
-fn is_enough(rate: Rate, moments: &Moments) -> bool {
-    i128::from(rate.0) * i128::from(moments.gap.0) >= fine(moments.most)
 }

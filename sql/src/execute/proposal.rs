@@ -3,27 +3,11 @@
 use tidegate_proto::v1;
 
 use super::group::warnings;
-use crate::answer::{Answer, Column, Kind, Table, Value};
+use crate::answer::{Answer, Table};
 use crate::controller::{Controller, missing};
 use crate::error::SqlError;
 use crate::print::changes_text;
-use crate::tables::{date_text, outcome};
-
-/// The columns of a comparison.
-const COLUMNS: [(&str, Kind); 12] = [
-    ("settings", Kind::Text),
-    ("operations_come", Kind::Text),
-    ("ru_per_sec", Kind::Text),
-    ("burst", Kind::Text),
-    ("policy", Kind::Text),
-    ("quota", Kind::Text),
-    ("admitted_ru", Kind::Float),
-    ("throttled_ru", Kind::Float),
-    ("throttled_percent", Kind::Float),
-    ("throttled_time_percent", Kind::Float),
-    ("p99_wait_seconds", Kind::Float),
-    ("use_percent", Kind::Float),
-];
+use crate::tables::{compared, date_text};
 
 pub(super) async fn propose(
     controller: &Controller,
@@ -66,24 +50,8 @@ pub(super) async fn show(controller: &Controller, name: &str) -> Result<Table, S
         date_text(proposal.since_unix_s)
     )];
     said.extend(notes(reply.notes));
-    let mut rows = Vec::new();
-    if let Some(compared) = &reply.comparison {
-        for (settings, of) in [("live", &compared.current), ("proposed", &compared.proposed)] {
-            match of {
-                Some(of) => rows.extend(outcome(settings, of)),
-                None => rows.push(unlimited(settings)),
-            }
-        }
-    }
-    let columns = COLUMNS.map(|(name, kind)| Column { name: name.to_owned(), kind }).to_vec();
+    let (columns, rows) = compared(reply.comparison.as_ref());
     Ok(Table { columns, rows, notes: said })
-}
-
-/// The row of settings that limit nothing.
-fn unlimited(settings: &str) -> Vec<Value> {
-    let mut row = vec![Value::Text(settings.to_owned()), Value::Null, Value::Text("UNLIMITED".to_owned())];
-    row.resize(COLUMNS.len(), Value::Null);
-    row
 }
 
 fn notes(notes: Vec<String>) -> Vec<String> {

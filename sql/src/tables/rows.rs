@@ -17,8 +17,6 @@ pub(crate) type Row = Vec<Value>;
 const MICRO: f64 = 1e6;
 /// Nanoseconds in a second.
 const NANO: f64 = 1e9;
-/// Millionths in a hundredth.
-const PER_CENT: f64 = 1e4;
 
 pub(super) fn group(group: &v1::Group) -> Row {
     let unlimited = group.ru_per_sec.is_empty() || group.ru_per_sec == "unlimited";
@@ -157,29 +155,6 @@ pub(super) fn proposal(proposal: &v1::Proposal) -> Row {
     ]
 }
 
-/// What a group would have met under settings: as if operations had come evenly, and all at once.
-pub(crate) fn outcome(settings: &str, outcome: &v1::WhatIfOutcome) -> [Row; 2] {
-    [("even", &outcome.even), ("at once", &outcome.at_once)].map(|(come, figures)| {
-        let figures = figures.clone().unwrap_or_default();
-        let amount = |ru: &str| ru.parse().map_or(Value::Null, Value::Float);
-        let percent = |ppm: u64| Value::Float(count(ppm) / PER_CENT);
-        vec![
-            text(settings),
-            text(come),
-            text(&outcome.ru_per_sec),
-            text(&outcome.burst),
-            text(&outcome.policy),
-            optional(&outcome.quota),
-            amount(&figures.admitted_ru),
-            amount(&figures.throttled_ru),
-            percent(figures.throttled_ppm),
-            percent(figures.throttled_time_ppm),
-            seconds(figures.p99_wait_us),
-            percent(figures.use_ppm),
-        ]
-    })
-}
-
 /// The resources, in the order of both tables that have them.
 fn used(usage: &v1::Usage) -> [Value; 10] {
     [
@@ -209,11 +184,11 @@ fn action(action: &str, switch_group: &str) -> String {
     }
 }
 
-fn text(text: &str) -> Value {
+pub(super) fn text(text: &str) -> Value {
     Value::Text(text.to_owned())
 }
 
-fn optional(value: &str) -> Value {
+pub(super) fn optional(value: &str) -> Value {
     if value.is_empty() { Value::Null } else { text(value) }
 }
 
@@ -234,7 +209,7 @@ fn ru(micro: i64) -> Value {
     Value::Float(float(micro) / MICRO)
 }
 
-fn seconds(us: u64) -> Value {
+pub(super) fn seconds(us: u64) -> Value {
     Value::Float(count(us) / MICRO)
 }
 
@@ -247,6 +222,6 @@ fn float(value: i64) -> f64 {
     value as f64
 }
 
-fn count(value: u64) -> f64 {
+pub(super) fn count(value: u64) -> f64 {
     value as f64
 }

@@ -54,6 +54,17 @@ pub enum ClusterError {
     },
 }
 
+/// What is waited for, unless it takes too long.
+pub(crate) async fn within<T>(what: &str, wait: impl Future<Output = T>) -> Result<T, ClusterError> {
+    let late = |_| ClusterError::TooLate { what: what.to_owned(), log: String::new() };
+    tokio::time::timeout(PATIENCE, wait).await.map_err(late)
+}
+
+/// What was asked and refused.
+pub(crate) fn refused(what: &str, reason: impl ToString) -> ClusterError {
+    ClusterError::Refused { what: what.to_owned(), reason: reason.to_string() }
+}
+
 /// Attaches what was tried.
 pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> ClusterError {
     let what = what.into();

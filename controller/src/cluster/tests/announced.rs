@@ -12,12 +12,8 @@ use super::super::waiting::View;
 use super::FENCE;
 use crate::clock::Clock;
 use crate::store::replicated::tests::memory::Memory;
-use crate::store::replicated::{Follower, Owner, Settings};
-
-fn owner(name: &str, instance: u64) -> Owner {
-    let fence_ms = FENCE.0 / 1_000;
-    Owner { controller: name.to_owned(), instance, addresses: Vec::new(), fence_ms, clean: false }
-}
+use crate::store::replicated::tests::owner;
+use crate::store::replicated::{Follower, Settings};
 
 #[test]
 fn an_end_that_is_announced_is_looked_for_more_often_and_taken_up_at_the_next_look() {
@@ -26,7 +22,7 @@ fn an_end_that_is_announced_is_looked_for_more_often_and_taken_up_at_the_next_lo
     let follower =
         Follower::follow(Arc::<Model>::clone(&model), "t/", Memory::new(), settings(), false).unwrap();
     let seen = follower.look().unwrap();
-    let leads = follower.take(&seen, &owner("a", 1)).unwrap();
+    let leads = follower.take(&seen, &owner("a")).unwrap();
     leads.beat().unwrap();
     let view = flag::Sender::new(View::default());
     let standby = Standby {
@@ -36,7 +32,7 @@ fn an_end_that_is_announced_is_looked_for_more_often_and_taken_up_at_the_next_lo
         seed: false,
         settings: settings(),
         clocks: EngineConfig::default(),
-        me: owner("b", 2),
+        me: owner("b"),
         before: None,
         view: view.clone(),
         roster: None,

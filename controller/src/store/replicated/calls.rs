@@ -34,6 +34,9 @@ pub struct Settings {
     pub known: usize,
     /// Bytes of segments before a checkpoint is worth its while, if the last one is not larger.
     pub checkpoint_after: u64,
+    /// A follower goes on while it hashes its rows for a comparison. Otherwise it waits for that, so that how fast threads
+    /// are decides nothing.
+    pub hashes_beside: bool,
 }
 
 /// Time between two attempts: a member that refuses connections is not asked without a break, and another one that
@@ -51,7 +54,7 @@ impl Settings {
     pub fn new(clock: Clock, patience: Span) -> Self {
         let pause = Arc::new(|| std::thread::park_timeout(PAUSE));
         let (segment, known, checkpoint_after) = (SEGMENT, known::MOST, CHECKPOINT_AFTER);
-        Self { clock, within: WITHIN, patience, pause, segment, known, checkpoint_after }
+        Self { clock, within: WITHIN, patience, pause, segment, known, checkpoint_after, hashes_beside: true }
     }
 }
 

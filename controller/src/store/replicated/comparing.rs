@@ -68,9 +68,9 @@ impl Comparing {
     }
 
     /// Whether there is a hash by now, and the newest checkpoint is to be looked at.
-    pub(super) fn is_ready(&mut self) -> Result<bool, StoreError> {
-        // In tests it has the time that it takes: how soon it ends must not decide what a seed runs into.
-        if !cfg!(test) && self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
+    /// Where it is waited for, it has the time that it takes.
+    pub(super) fn is_ready(&mut self, waits: bool) -> Result<bool, StoreError> {
+        if !waits && self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
             return Ok(false);
         }
         if let Some(thread) = self.thread.take() {

@@ -191,7 +191,7 @@ impl Follower {
     /// Compares the local store with a checkpoint, if there is one to compare it with.
     fn compare(&mut self) -> Result<(), StoreError> {
         let Some(mut comparing) = self.comparing.take() else { return Ok(()) };
-        if comparing.is_ready()? {
+        if comparing.is_ready(!self.calls.settings.hashes_beside)? {
             let newest = newest(&self.calls)?.map(|(checkpoint, _)| checkpoint);
             match (comparing.with(newest.as_ref()), newest) {
                 (Compared::Over, _) => return Ok(()),

@@ -14,9 +14,9 @@ use super::fault::Schedule;
 use super::outcome::Outcome;
 use super::progress::Progress;
 use super::scene::Scene;
-use super::verdict::{Run, all_go_on, compare_ledger, refused, set_up};
+use super::verdict::{Run, all_go_on, compare_ledger, set_up};
 use super::{NODES, Settings};
-use crate::process::error::{ClusterError, PATIENCE, io};
+use crate::process::error::{ClusterError, PATIENCE, io, refused};
 
 /// Time between two looks at the processes.
 const LOOK: Duration = Duration::from_millis(20);
@@ -83,7 +83,7 @@ async fn run_all(settings: &Settings) -> Result<Outcome, ClusterError> {
             violations.push(violation);
             None
         }
-        Err(error) => return Err(refused("change definitions", &error.to_string())),
+        Err(error) => return Err(refused("change definitions", error)),
     };
     let logs: Vec<PathBuf> = (0..NODES).map(|node| scene.cluster.node_log(node)).collect();
     all_go_on(&logs, &mut violations).await?;

@@ -16,7 +16,7 @@ use super::outcome::{GroupFigures, Leadership, Outcome};
 use super::progress::Tail;
 use super::tally::Tally;
 use super::{GROUP_RENEW, GROUP_TTL, LEASE_US, LOADED, MOVING, charged, judge};
-use crate::process::error::{ClusterError, PATIENCE, io};
+use crate::process::error::{ClusterError, PATIENCE, io, refused};
 use crate::process::log::{self, Life};
 
 /// Time between two looks at the logs.
@@ -104,15 +104,11 @@ pub(super) async fn compare_ledger(
     Ok((logs, groups))
 }
 
-pub(super) fn refused(what: &str, reason: &str) -> ClusterError {
-    ClusterError::Refused { what: what.to_owned(), reason: reason.to_owned() }
-}
-
 /// Makes the groups under load.
 pub(super) async fn set_up(console: &Console) -> Result<(), ClusterError> {
     let run = async |args: &[&str]| match console.run(args).await {
         Reply::Done => Ok(()),
-        other => Err(refused(&args.join(" "), &format!("{other:?}"))),
+        other => Err(refused(&args.join(" "), format!("{other:?}"))),
     };
     run(&["group", "alter", "default", "--ttl", GROUP_TTL, "--renew", GROUP_RENEW]).await?;
     for loaded in LOADED {
@@ -175,7 +171,7 @@ async fn usage(admin: &mut AdminClient<Channel>, group: &str) -> Result<Vec<Usag
     };
     let late = |_| refused("tell usage", "it takes no call");
     let reply = tokio::time::timeout(PATIENCE, asked).await.map_err(late)?;
-    let reply = reply.map_err(|status| refused("tell usage", &status.to_string()))?.into_inner();
+    let reply = reply.map_err(|status| refused("tell usage", status))?.into_inner();
     if reply.truncated {
         return Err(refused("tell all usage", "there are more incarnations than fit an answer"));
     }

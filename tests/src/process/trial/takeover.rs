@@ -3,7 +3,6 @@
 //!
 //! Nodes are clients of this process, so all times are of one clock.
 
-use std::fmt;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use tokio::time::Instant;
 use super::times::{Times, length, span};
 use super::{Setting, definition};
 use crate::process::controllers::{Controllers, SILENT};
-use crate::process::error::{ClusterError, PATIENCE};
+use crate::process::error::{ClusterError, PATIENCE, refused, within};
 
 /// Controllers.
 const THREE: usize = 3;
@@ -92,7 +91,7 @@ impl Field {
         let group = tidegate_proto::v1::Group { name: LIMITED.to_owned(), ..definition() };
         let request = CreateGroupRequest { group: Some(group), if_not_exists: false };
         let created = controllers.admin(leader).await?.create_group(request).await;
-        created.map_err(|status| refused("create a group", &status))?;
+        created.map_err(|status| refused("create a group", status))?;
         let mut field = Self {
             controllers,
             holders: Vec::new(),
@@ -116,7 +115,7 @@ impl Field {
 
     async fn client(&self, name: &str) -> Result<Client, ClusterError> {
         let client = Client::builder(self.controllers.endpoints(), name).start();
-        client.map_err(|error| refused("start a node", &error))
+        client.map_err(|error| refused("start a node", error))
     }
 
     /// Waits until all holders have a grant of a leadership after `epoch`: when the first had one, and the last.
@@ -129,7 +128,7 @@ impl Field {
         let mut times = Times::default();
         for wait in waits {
             let span = within("a grant", wait).await?;
-            times.add(span.map_err(|error| refused("wait for a grant", &error))?);
+            times.add(span.map_err(|error| refused("wait for a grant", error))?);
         }
         Ok((times.at(0), times.at(1_000)))
     }
@@ -216,11 +215,11 @@ pub async fn members(setting: &Setting, kills: u64) -> Result<Members, ClusterEr
     for number in 0..kills {
         let (leader, epoch) = field.controllers.successor(None).await?;
         let Some(member) = tokio::task::block_in_place(|| field.controllers.etcd.leader()) else {
-            return Err(refused("find the member that leads", &"none says so"));
+            return Err(refused("find the member that leads", "none says so"));
         };
         let from = Instant::now();
         let killed = tokio::task::block_in_place(|| field.controllers.etcd.kill(member));
-        killed.map_err(|error| refused("kill a member", &error))?;
+        killed.map_err(|error| refused("kill a member", error))?;
         let unlimited = field.newcomer(number, UNLIMITED, from);
         outcome.silent.add(silence(&field.controllers, leader).await?);
         outcome.unlimited.add(joined(within("a newcomer", unlimited).await?)?);
@@ -229,7 +228,7 @@ pub async fn members(setting: &Setting, kills: u64) -> Result<Members, ClusterEr
         let back = tokio::task::block_in_place(|| {
             field.controllers.etcd.run(member).and_then(|()| field.controllers.etcd.wait())
         });
-        back.map_err(|error| refused("start a member", &error))?;
+        back.map_err(|error| refused("start a member", error))?;
     }
     outcome.refused = field.end().await;
     Ok(outcome)
@@ -300,16 +299,7 @@ fn ready(controllers: &[SocketAddr], from: Instant) -> Option<Span> {
     None
 }
 
-async fn within<T>(what: &str, wait: impl Future<Output = T>) -> Result<T, ClusterError> {
-    let late = |_| ClusterError::TooLate { what: what.to_owned(), log: String::new() };
-    tokio::time::timeout(PATIENCE, wait).await.map_err(late)
-}
-
 fn joined(done: Result<Option<Span>, tokio::task::JoinError>) -> Result<Span, ClusterError> {
-    let done = done.map_err(|error| refused("wait", &error))?;
-    done.ok_or_else(|| refused("wait", &"nothing came in time"))
-}
-
-fn refused(what: &str, reason: &dyn fmt::Display) -> ClusterError {
-    ClusterError::Refused { what: what.to_owned(), reason: reason.to_string() }
+    let done = done.map_err(|error| refused("wait", error))?;
+    done.ok_or_else(|| refused("wait", "nothing came in time"))
 }

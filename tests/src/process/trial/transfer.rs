@@ -2,7 +2,6 @@
 //!
 //! The node is a client of this process, so all times are of one clock.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,7 +15,7 @@ use tokio::time::Instant;
 use super::Setting;
 use super::times::{Times, length, span};
 use crate::process::controllers::Controllers;
-use crate::process::error::{ClusterError, PATIENCE};
+use crate::process::error::{ClusterError, refused, within};
 use crate::process::finding::found;
 
 /// Controllers.
@@ -57,7 +56,7 @@ pub async fn transfers(setting: &Setting, leases: u64, times: u64) -> Result<Tra
     let (leader, _) = controllers.successor(None).await?;
     define(&controllers, leader, leases).await?;
     let client = Client::builder(controllers.endpoints(), "holder").start();
-    let client = client.map_err(|error| refused("start a node", &error))?;
+    let client = client.map_err(|error| refused("start a node", error))?;
     // Side by side: each waits for an answer, and for a lease.
     let mut finding = JoinSet::new();
     for number in 0..leases {
@@ -70,8 +69,8 @@ pub async fn transfers(setting: &Setting, leases: u64, times: u64) -> Result<Tra
     }
     let mut groups = Vec::new();
     while let Some(group) = finding.join_next().await {
-        let group = group.map_err(|error| refused("find a group", &error))?;
-        groups.push(group.map_err(|error| refused("find a group", &error))?);
+        let group = group.map_err(|error| refused("find a group", error))?;
+        groups.push(group.map_err(|error| refused("find a group", error))?);
     }
     let (stop, counts) = (Arc::<AtomicBool>::default(), Arc::new([AtomicU64::new(0), AtomicU64::new(0)]));
     let task = tokio::spawn(use_all(groups, Arc::clone(&stop), Arc::clone(&counts)));
@@ -82,16 +81,15 @@ pub async fn transfers(setting: &Setting, leases: u64, times: u64) -> Result<Tra
         let gap = tokio::spawn(gap(client.clone()));
         let wish = v1::DrainControllerRequest { controller: format!("c{leader}"), rest_us: REST_US };
         let drained = controllers.admin(leader).await?.drain_controller(wish).await;
-        drained.map_err(|status| refused("drain", &status))?;
+        drained.map_err(|status| refused("drain", status))?;
         let from = Instant::now();
         let (next, later) = controllers.successor(Some(leader)).await?;
         outcome.led.add(span(from));
         let status = controllers.admin(next).await?.status(v1::StatusRequest {}).await;
-        let status = status.map_err(|status| refused("ask for the status", &status))?.into_inner();
+        let status = status.map_err(|status| refused("ask for the status", status))?.into_inner();
         outcome.recoveries += u64::from(status.recovery_us > 0 || later != epoch);
-        let gap = tokio::time::timeout(PATIENCE, gap).await;
-        let gap = gap.map_err(|error| refused("wait for a grant", &error))?;
-        outcome.without_grants.add(gap.map_err(|error| refused("wait for a grant", &error))?);
+        let gap = within("a grant", gap).await?;
+        outcome.without_grants.add(gap.map_err(|error| refused("wait for a grant", error))?);
     }
     stop.store(true, Ordering::Relaxed);
     let _ = task.await;
@@ -115,7 +113,7 @@ async fn define(controllers: &Controllers, leader: usize, leases: u64) -> Result
     for first in (0..leases).step_by(usize::try_from(CHANGE).unwrap_or(1)) {
         let steps = (first..leases.min(first + CHANGE)).map(step).collect();
         let applied = admin.apply(v1::ApplyRequest { steps, ..v1::ApplyRequest::default() }).await;
-        applied.map_err(|status| refused("define groups", &status))?;
+        applied.map_err(|status| refused("define groups", status))?;
     }
     Ok(())
 }
@@ -156,8 +154,4 @@ async fn gap(client: Client) -> tidegate_core::units::Span {
         }
         tokio::time::sleep(LOOK).await;
     }
-}
-
-fn refused(what: &str, reason: &dyn fmt::Display) -> ClusterError {
-    ClusterError::Refused { what: what.to_owned(), reason: reason.to_string() }
 }

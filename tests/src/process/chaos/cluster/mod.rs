@@ -20,9 +20,9 @@ use self::scene::Scene;
 use super::console::Console;
 use super::definitions::Definitions;
 use super::outcome::Outcome;
-use super::verdict::{Run, all_go_on, compare_ledger, refused, set_up};
+use super::verdict::{Run, all_go_on, compare_ledger, set_up};
 use super::{NODES, Settings};
-use crate::process::error::ClusterError;
+use crate::process::error::{ClusterError, refused};
 use crate::process::log::{self, machine_micros};
 
 /// Between two looks at the processes.
@@ -58,7 +58,7 @@ pub(super) async fn run(settings: &Settings) -> Result<Outcome, ClusterError> {
             violations.push(violation);
             None
         }
-        Err(error) => return Err(refused("change definitions", &error.to_string())),
+        Err(error) => return Err(refused("change definitions", error)),
     };
     let logs = scene.nodes.logs();
     all_go_on(&logs, &mut violations).await?;

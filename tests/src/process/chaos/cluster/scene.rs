@@ -10,12 +10,11 @@ use std::time::Duration;
 use super::looks::Looks;
 use super::nodes::{Nodes, ways};
 use crate::process::chaos::tally::{Silence, Stop, Tally};
-use crate::process::chaos::verdict::refused;
 use crate::process::chaos::{NODES, Settings};
 use crate::process::child::Process;
 use crate::process::cluster::ended_as_asked;
 use crate::process::controllers::Controllers;
-use crate::process::error::{ClusterError, PATIENCE, io};
+use crate::process::error::{ClusterError, PATIENCE, io, refused};
 use crate::process::log::machine_micros;
 use crate::process::proxy::{Proxy, Weather};
 
@@ -91,7 +90,7 @@ impl Scene {
         let nodes = Nodes::new(&settings.folder, &settings.load_node, &controllers.addresses()).await?;
         let starts: Vec<Arc<AtomicU64>> = (0..THREE).map(|_| Arc::default()).collect();
         let looks = Looks::begin(&controllers.endpoints(), &starts);
-        let looks = looks.map_err(|error| refused("look at the controllers", &error.to_string()))?;
+        let looks = looks.map_err(|error| refused("look at the controllers", error))?;
         let mut scene = Self {
             controllers,
             nodes,
@@ -242,7 +241,7 @@ impl Scene {
             Mend::StartMember(_) => etcd.run(index),
             _ => etcd.resume(index),
         });
-        done.map_err(|error| refused("mend etcd", &error.to_string()))
+        done.map_err(|error| refused("mend etcd", error))
     }
 
     /// A node stands still from now on.
@@ -320,7 +319,7 @@ impl Scene {
         let late = |what: &str| ClusterError::TooLate { what: what.to_owned(), log: String::new() };
         tokio::time::timeout(PATIENCE, ended).await.map_err(|_| late("a node that was asked to end"))??;
         let waited = tokio::task::block_in_place(|| self.controllers.etcd.wait());
-        waited.map_err(|error| refused("wait for etcd", &error.to_string()))?;
+        waited.map_err(|error| refused("wait for etcd", error))?;
         self.controllers.successor(None).await.map(drop)
     }
 

@@ -5,9 +5,8 @@ use tidegate_test_servers::Etcd;
 
 use super::fault::{Event, Fault};
 use super::scene::{Mend, Scene, THREE};
-use crate::process::chaos::verdict::refused;
 use crate::process::chaos::{NODES, TTL_US};
-use crate::process::error::ClusterError;
+use crate::process::error::{ClusterError, refused};
 use crate::process::proxy::{Proxy, Weather};
 
 /// How long a killed process stays away, in milliseconds.
@@ -282,7 +281,7 @@ impl Scene {
         act: impl FnOnce(&mut Etcd) -> Result<(), tidegate_test_servers::ServerError>,
     ) -> Result<(), ClusterError> {
         let done = tokio::task::block_in_place(|| act(&mut self.controllers.etcd));
-        done.map_err(|error| refused("hurt etcd", &error.to_string()))
+        done.map_err(|error| refused("hurt etcd", error))
     }
 }
 
