@@ -115,7 +115,7 @@ impl Client {
 
     /// A handle once the controller has said whether the group exists.
     async fn answered(&self, cell: Arc<GroupCell>) -> Result<Group, GroupError> {
-        if cell.last_word().is_known() {
+        if cell.last_word.is_known() {
             return Ok(Group { cell });
         }
         // Apart, as callers of a group in use would carry its state about.

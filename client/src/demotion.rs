@@ -36,7 +36,7 @@ fn is_over<G: Borrow<GroupName>>(refused: &Refused<G>, estimated: bool) -> bool 
 }
 
 fn target(group: &Group) -> Option<Group> {
-    let word = group.cell.last_word();
+    let word = &group.cell.last_word;
     // Most groups have none, and a flag is cheaper to read.
     if !word.may_demote() {
         return None;
@@ -200,7 +200,7 @@ impl Other {
     fn of(group: &Group, wish: Wish) -> Self {
         // Under the lock, since an answer is taken in under it.
         let of = group.cell.with(|state, now| {
-            if !group.cell.last_word().may_demote() {
+            if !group.cell.last_word.may_demote() {
                 return Err(None);
             }
             let held_back =

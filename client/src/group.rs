@@ -98,7 +98,7 @@ fn remedy(last_error: &str) -> String {
 
 /// What is known of a group's quota. Without one nobody takes the group's lock for it.
 pub(crate) fn quota_left(cell: &Arc<GroupCell>) -> Option<QuotaLeft> {
-    if cell.last_word().has_quota() { cell.node_state().quota } else { None }
+    if cell.last_word.has_quota() { cell.quota_left() } else { None }
 }
 
 impl Group {
@@ -114,7 +114,7 @@ impl Group {
         if let Some(at) = self.cell.pay(cost) {
             return Ok(Permit::new(&self.cell, cost, at));
         }
-        if self.cell.last_word().may_demote()
+        if self.cell.last_word.may_demote()
             && let Some(permit) = demotion::tries(self, cost)
         {
             return Ok(permit);
@@ -180,7 +180,7 @@ impl Group {
         }
         let wish =
             Wish { cost, deadline: deadline(&self.cell.shared().clock), estimated, place: Place::Only };
-        if self.cell.last_word().may_demote() {
+        if self.cell.last_word.may_demote() {
             // Apart, as callers of groups that do not would carry its state about.
             return Box::pin(demotion::acquire(self, wish)).await;
         }

@@ -300,7 +300,7 @@ fn a_lump_ahead_of_its_time_is_spent_by_nobody_before_that_by_any_clock() {
     assert!(node.try_acquire(at(150), Ru::whole(1)).is_err());
     // 220 ms on a clock that is a tenth fast are 200 ms.
     assert_eq!(node.poll(at(220)), None);
-    let due = node.next_poll().unwrap();
+    let due = node.look().next_poll().unwrap();
     assert!(due > at(220) && due <= at(222), "{due:?}");
     assert_eq!(node.poll(due), Some((waiter, Ok(Admitted::Paid))));
 }

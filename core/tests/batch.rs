@@ -38,12 +38,14 @@ fn a_batch_leaves_the_bucket_and_what_is_not_spent_comes_back() {
     assert_eq!(batch.tokens, Ru::whole(175), "a quarter of what is above an eighth");
     assert_eq!(batch.until, at(110));
     assert_eq!(node.state(at(10)).available, Ru::whole(625));
-    assert_eq!(node.remaining(), Some(Ru::whole(800)), "the group still has it");
+    assert_eq!(node.look().remaining(), Some(Ru::whole(800)), "the group still has it");
     let spent = Spent {
         drawn: batch.tokens,
         left: Ru::whole(75),
         arrived: Ru::whole(100),
         refused: 2,
+        operations: batch.operations,
+        begun: 50,
         actual: charged(Ru::whole(100), 50),
     };
     node.put_back(at(50), &spent);

@@ -166,7 +166,7 @@ impl System {
                 (0..NODES).for_each(|node| self.step(node));
             }
             Op::Acquire { node, part, costs } => {
-                let depth = self.nodes[node].group.max_fit().min(self.spec.depth().unwrap());
+                let depth = self.nodes[node].group.look().max_fit().min(self.spec.depth().unwrap());
                 let (cost, actual) = (depth.scale(part, 1_000), depth.scale(costs, 1_000));
                 let deadline = self.now.after(Span::secs(5));
                 match self.nodes[node].group.acquire(self.now, cost, deadline) {
@@ -234,7 +234,7 @@ impl System {
                 self.send(Span(self.round_trip.0 / 2), Message::Ask { node, seq, ask });
             }
         }
-        let next = self.nodes[node].group.next_deadline(self.now);
+        let next = self.nodes[node].group.look().next_deadline(self.now);
         if let Some(next) = next.filter(|next| *next < self.now.after(Span::secs(600))) {
             let wait = next.since(self.now).max(Span(1_000));
             self.send(wait, Message::Wake { node });
@@ -243,7 +243,7 @@ impl System {
 
     fn judge(&self) -> Result<(), TestCaseError> {
         let (_, without) = self.cap();
-        let overrun: i128 = self.nodes.iter().map(|node| i128::from(node.group.worst_debt().0)).sum();
+        let overrun: i128 = self.nodes.iter().map(|node| i128::from(node.group.look().worst_debt().0)).sum();
         let burst = i128::from(self.spec.depth().unwrap().0) + without;
         let tick = i128::from(self.spec.limit().unwrap().0) + without;
         let allowed = (burst + overrun + NODES as i128) * i128::from(MICRO) + tick;

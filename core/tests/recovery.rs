@@ -138,7 +138,7 @@ fn what_is_larger_than_the_bucket_of_the_fallback_is_let_in_when_that_is_full_an
     };
     assert_eq!(node.poll(at(5_990)), None);
     assert_eq!(node.poll(at(6_000)), Some((large, Ok(Admitted::Paid))));
-    assert_eq!((node.state(at(6_000)).debt, node.worst_debt()), (Ru::whole(20), Ru::whole(20)));
+    assert_eq!((node.state(at(6_000)).debt, node.look().worst_debt()), (Ru::whole(20), Ru::whole(20)));
     assert!(node.try_acquire(at(7_900), Ru(1)).is_err(), "it is paid first");
     assert!(node.try_acquire(at(8_100), Ru::whole(1)).is_ok());
     let never = node.try_acquire(at(9_000), Ru::whole(101));

@@ -20,7 +20,7 @@ impl World {
     /// The most debt any node ever had in the group or below it, summed over node incarnations: the overrun.
     pub fn overrun(&self, id: GroupId) -> Ru {
         let debts = self.nodes.iter().flat_map(|node| {
-            let now = node.groups.iter().map(|(group, machine)| (*group, machine.worst_debt()));
+            let now = node.groups.iter().map(|(group, machine)| (*group, machine.look().worst_debt()));
             now.chain(node.past_debt.iter().map(|(group, debt)| (*group, *debt)))
         });
         debts

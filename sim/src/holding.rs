@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use tidegate_core::exchange::{Ask, Grant, LeaseTerms};
 use tidegate_core::group::{Fallback, GroupId, GroupSpec};
-use tidegate_core::node::{Heard, NodeGroup};
+use tidegate_core::node::Heard;
 use tidegate_core::units::{MICRO, Rate, Ru, Span, Time};
 
 use super::world::World;
@@ -101,7 +101,7 @@ impl World {
         let Some(state) = self.nodes.get_mut(node).filter(|_| self.checked) else { return };
         let fresh = || Holding::new(now, self.config.drift_ppm);
         let holding = state.holdings.entry(group).or_insert_with(fresh);
-        let left = state.groups.get(&group).map(NodeGroup::remaining);
+        let left = state.groups.get(&group).map(|group| group.look().remaining());
         let judged = change(holding).and_then(|()| left.map_or(Ok(()), |left| holding.claims(now, left)));
         if let Err(broken) = judged {
             self.violate(format!("node {node}, group {}: {broken}", group.0));

@@ -54,7 +54,7 @@ impl World {
                 continue;
             }
             let needed = head.cost.min(cap) + machine.state(now).debt;
-            let answer = machine.fallback_wait();
+            let answer = machine.look().fallback_wait();
             heads.extend(rate.time_for(needed).map(|covered| (*id, rate, answer + covered)));
         }
         self.hungry.retain(|(of, group), _| *of != node || heads.iter().any(|(id, ..)| id == group));

@@ -41,7 +41,7 @@ impl World {
         };
         state.up = false;
         for (group, machine) in std::mem::take(&mut state.groups) {
-            *state.past_debt.entry(group).or_default() += machine.worst_debt();
+            *state.past_debt.entry(group).or_default() += machine.look().worst_debt();
         }
         self.shares.forget(node);
         state.holdings.clear();

@@ -154,7 +154,7 @@ impl World {
             .map(|(id, group)| {
                 let proof = state.proofs.get(id).cloned().unwrap_or_default();
                 let ask = group.ask(now, seq);
-                answer_within = group.answer_wait().max(answer_within);
+                answer_within = group.look().answer_wait().max(answer_within);
                 // With the lease goes what operations did not need of it.
                 let Ask { acked_seq, returned, refunded, spending, .. } = ask;
                 let gave_up = group.state(now).lease == LeaseState::Idle

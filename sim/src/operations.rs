@@ -264,7 +264,7 @@ impl World {
         let Some(state) = self.nodes.get_mut(node) else {
             return;
         };
-        let next = state.groups.values().filter_map(|group| group.next_deadline(now)).min();
+        let next = state.groups.values().filter_map(|group| group.look().next_deadline(now)).min();
         let next = next.map(|next| self.true_time(node, next).max(self.now.after(Span(1))));
         let Some(state) = self.nodes.get_mut(node) else {
             return;

@@ -312,7 +312,7 @@ impl System {
         for (id, group) in &self.nodes[node].groups {
             let mut level = Some(*id);
             while let Some(id) = level {
-                *self.overrun.entry(id).or_default() += group.worst_debt();
+                *self.overrun.entry(id).or_default() += group.look().worst_debt();
                 level = self.specs.get(&id).and_then(|spec| spec.parent);
             }
         }

@@ -18,7 +18,7 @@ mod sleep;
 
 use tidegate_core::exchange::{Ask, Grant};
 use tidegate_core::node::{
-    Acquired, Admitted, Dormant, Estimate, Heard, NodeGroup, NodeState, Refusal, WaiterId,
+    Acquired, Admitted, Estimate, Heard, NodeGroup, NodeState, QuotaLeft, Refusal, WaiterId,
 };
 use tidegate_core::units::{Rate, Ru, Span, Time};
 use tidegate_core::usage::{Consumption, Total};
@@ -208,6 +208,12 @@ impl CellState {
         self.node.state(now)
     }
 
+    /// What is known of the quota, less what threads have spent of what is lent to them, which stays there.
+    pub(crate) fn quota_left(&mut self, lending: &Lending, now: Time) -> Option<QuotaLeft> {
+        let (ru, operations) = lending.gone(&self.loans);
+        self.node.quota_left(now, ru, operations)
+    }
+
     /// The last rate it was leased that was more than nothing.
     pub(crate) fn leased(&self) -> Rate {
         self.asking.leased()
@@ -215,14 +221,14 @@ impl CellState {
 
     /// RU in the bucket; `None` when unlimited.
     pub(crate) fn remaining(&self) -> Option<Ru> {
-        self.node.remaining()
+        self.node.look().remaining()
     }
 
     /// The entry for a `Renew`, if one is still due, its proof, and how long its answer is waited for; the core marks it
     /// in flight.
     pub(crate) fn ask(&mut self, now: Time, seq: u64) -> Option<(Ask, Vec<u8>, Span)> {
         let (ask, proof) = self.asking.ask(&mut self.node, now, seq)?;
-        Some((ask, proof, self.node.answer_wait()))
+        Some((ask, proof, self.node.look().answer_wait()))
     }
 
     /// Applies a grant, as far as it is not stale, by a clock that runs off by `slewed` ppm.
@@ -283,15 +289,6 @@ impl CellState {
         (*self.node.consumption(), self.node.take_unreported())
     }
 
-    /// What to remember of the group; `None` while a caller holds, waits for, or is about to look at anything.
-    fn dormant(&self) -> Option<Dormant> {
-        let is_quiet = self.operations.is_quiet()
-            && self.loans.is_empty()
-            && self.asking.is_quiet()
-            && self.scheduled.is_none();
-        self.node.dormant().filter(|_| is_quiet)
-    }
-
     /// Answers the waiters that are done. Returns what else follows from the changes since the last call. The session of a
     /// client that closes is not asked for anything more.
     pub(crate) fn follow_up(&mut self, now: Time, group: &GroupName, is_closing: bool) -> Effects {
@@ -307,7 +304,7 @@ impl CellState {
         }
         // Once the session knows of a renewal that is due, only the waiters count.
         let due = due.filter(|_| !self.asking.is_announced());
-        if let Some(at) = due.into_iter().chain(self.node.next_poll()).min()
+        if let Some(at) = due.into_iter().chain(self.node.look().next_poll()).min()
             && self.scheduled.is_none_or(|scheduled| at < scheduled)
         {
             self.effects.look = Some(Look { at, before: self.scheduled.replace(at) });

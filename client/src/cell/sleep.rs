@@ -57,7 +57,7 @@ impl Phase {
     /// used; `None` when it is awake, or slept already.
     pub(crate) fn fall_asleep(&mut self, durable: &Total, journal: Option<&Journal>) -> Option<u128> {
         let state = self.state.as_deref_mut()?;
-        let dormant = state.dormant().filter(|dormant| dormant.consumption == *durable)?;
+        let dormant = quiet(state).filter(|dormant| dormant.consumption == *durable)?;
         let (kept, _) = state.kept();
         kept.empty(journal);
         let slot = kept.to_words().map(u128::from);
@@ -75,6 +75,15 @@ impl Phase {
 fn started(mut node: NodeGroup, shared: &Shared, slot: Option<Slot>) -> Box<CellState> {
     node.expect_round_trip(shared.round_trip());
     Box::new(CellState::new(node, slot))
+}
+
+/// What to remember of a group; `None` while a caller holds, waits for, or is about to look at anything.
+fn quiet(state: &CellState) -> Option<Dormant> {
+    let is_quiet = state.operations.is_quiet()
+        && state.loans.is_empty()
+        && state.asking.is_quiet()
+        && state.scheduled.is_none();
+    state.node.dormant().filter(|_| is_quiet)
 }
 
 fn dormant(rest: &[u8]) -> (Dormant, Option<Slot>) {

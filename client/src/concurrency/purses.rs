@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use shuttle::future::block_on;
 use tidegate_core::engine::{Engine, EngineConfig};
-use tidegate_core::exchange::{Grant, LeaseTerms};
+use tidegate_core::exchange::{Allowance, Grant, LeaseTerms};
 use tidegate_core::group::{ClientId, GroupId, GroupSpec};
+use tidegate_core::quota::Unit;
 use tidegate_core::units::{Rate, Ru, Span, Time};
 
 use super::explore;
@@ -271,6 +272,67 @@ fn purses_end_with_the_lease() {
             world.end().await;
             assert_quiet(&group.cell);
             assert_eq!(group.consumption().ru(), Ru(admitted.load(Ordering::Relaxed)).into());
+        });
+    });
+}
+
+/// Operations that threads may begin on their own begin once, and those that they did not begin are there for others.
+#[test]
+fn a_share_of_requests_is_begun_once() {
+    const SHARE: Ru = Ru::whole(70);
+    explore(|| {
+        block_on(async {
+            let world = World::new(|_, ask| {
+                let allowance = Allowance {
+                    window: 1,
+                    unit: Unit::Requests,
+                    ceiling: SHARE,
+                    amount: SHARE,
+                    left: SHARE - ask.spending.used,
+                    resets_in: Span::secs(60),
+                    ..Allowance::default()
+                };
+                Grant::Leased(LeaseTerms {
+                    cap: Ru(POOL),
+                    fill: Ru(if ask.acked_seq == 0 { POOL } else { 0 }),
+                    ttl: Span::secs(60),
+                    renew_after: Span::millis(100),
+                    max_fit: Ru::MAX,
+                    allowance: Some(allowance),
+                    ..LeaseTerms::default()
+                })
+            });
+            let group = busy(&world).await;
+            // Two were settled. The one that was given up may have begun before the share came.
+            let begun = 3;
+            virtual_time::pass(Span::millis(1));
+            let workers: Vec<_> = (0..3)
+                .map(|_| {
+                    let group = group.clone();
+                    work(async move {
+                        let mut begun = 0;
+                        for turn in 0..30 {
+                            match group.try_acquire(Ru(0)) {
+                                Ok(permit) if turn == 20 => permit.cancel(),
+                                Ok(permit) => {
+                                    settle(permit, 1);
+                                    begun += 1;
+                                }
+                                Err(Refused::QuotaUsedUp { .. }) => {}
+                                Err(other) => panic!("{other}"),
+                            }
+                        }
+                        begun
+                    })
+                })
+                .collect();
+            let begun = begun + charged_by(workers).await;
+            let rest =
+                (0..70).map_while(|_| group.try_acquire(Ru(0)).ok()).map(|permit| settle(permit, 1)).count();
+            let begun = begun + i64::try_from(rest).unwrap();
+            assert_eq!(Ru::whole(begun), SHARE);
+            world.end().await;
+            assert_quiet(&group.cell);
         });
     });
 }

@@ -2,14 +2,16 @@
 //! answer alike. What a thread remembers of a former answer never outlives the state from which it was learnt.
 //!
 //! Buckets never fill up here, so that tokens come to both alike, to the micro-RU: a full one loses what is earned before
-//! it learns what a purse has spent. And there are no lumps, which a purse leaves alone and the machine spends first.
+//! it learns what a purse has spent. There are no lumps, which a purse leaves alone and the machine spends first. And no
+//! operation is under way when a quota begins to count RU: its end is taken for another's, whichever comes first.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tidegate_core::exchange::{Grant, LeaseTerms};
+use tidegate_core::exchange::{Allowance, Ask, Enforcement, Grant, LeaseTerms, Spending};
 use tidegate_core::node::{NodeConfig, NodeGroup, NodeState, Refusal};
+use tidegate_core::quota::Unit;
 use tidegate_core::units::{Rate, Ru, Span, Time};
 use tidegate_core::usage::{Consumption, RuParts, Total};
 use tokio::runtime::Builder;
@@ -50,6 +52,20 @@ struct Terms {
     fill: i64,
     ttl_ms: u64,
     max_fit: i64,
+    paced: bool,
+    share: Option<Share>,
+}
+
+/// A share of a quota.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    unit: Unit,
+    /// How much may be used beyond what was.
+    more: i64,
+    resets_ms: u64,
+    rolls: bool,
+    /// It is of another window than the one before.
+    begins: bool,
 }
 
 fn cost() -> impl Strategy<Value = i64> {
@@ -60,12 +76,24 @@ fn terms() -> impl Strategy<Value = Terms> {
     let max_fit = prop_oneof![3 => Just(i64::MAX / 4), 1 => 100_i64..3_000];
     let fill = prop_oneof![Just(0), 0_i64..3_000];
     let rate = prop_oneof![Just(0), 0_i64..2_000];
-    (rate, fill, 20_u64..2_000, max_fit).prop_map(|(rate, fill, ttl_ms, max_fit)| Terms {
+    let share = prop::option::of(share());
+    let all = (rate, fill, 20_u64..2_000, max_fit, prop::bool::weighted(0.2), share);
+    all.prop_map(|(rate, fill, ttl_ms, max_fit, paced, share)| Terms {
         rate,
         fill,
         ttl_ms,
         max_fit,
+        paced,
+        share,
     })
+}
+
+fn share() -> impl Strategy<Value = Share> {
+    let of_ru = (Just(Unit::Ru), prop_oneof![0_i64..50, 50_i64..5_000]);
+    let of_requests = (Just(Unit::Requests), (0_i64..120).prop_map(|count| count * Unit::REQUEST.0));
+    let amount = prop_oneof![of_ru, of_requests];
+    (amount, 1_u64..3_000, any::<bool>(), prop::bool::weighted(0.2))
+        .prop_map(|((unit, more), resets_ms, rolls, begins)| Share { unit, more, resets_ms, rolls, begins })
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -89,6 +117,8 @@ struct Both {
     group: Group,
     alone: NodeGroup,
     seq: u64,
+    /// The window of the last share, and what it was of.
+    window: (u64, Option<Unit>),
     permits: Vec<Permit<'static>>,
 }
 
@@ -99,7 +129,7 @@ impl Both {
         let config = NodeConfig { fallback: shared.fallback_of(&name), ..shared.config };
         let alone = NodeGroup::new(shared.clock.now(), config);
         let group = Group { cell: GroupCell::new(1, name, shared, Arc::default(), None) };
-        Self { group, alone, seq: 0, permits: Vec::new() }
+        Self { group, alone, seq: 0, window: (0, None), permits: Vec::new() }
     }
 
     fn now(&self) -> Time {
@@ -107,28 +137,52 @@ impl Both {
     }
 
     /// Asks and is answered at once.
-    fn grant(&mut self, grant: &Grant) {
+    fn grant(&mut self, grant: impl FnOnce(&Ask) -> Grant) {
         self.seq += 1;
         let (cell, now, seq) = (&self.group.cell, self.now(), self.seq);
         self.alone.renew_now(now);
-        self.alone.ask(now, seq);
+        let alone = self.alone.ask(now, seq);
         cell.heed(Notice::Renew);
-        assert!(cell.if_awake(|state, now| state.ask(now, seq)).flatten().is_some());
-        let heard = self.alone.on_grant(now, seq, grant);
-        assert_eq!(cell.grant(seq, grant, Vec::new(), None), heard);
+        let together = cell.if_awake(|state, now| state.ask(now, seq)).flatten().map(|(ask, ..)| ask);
+        // A batch tells of its operations when it is back, so that the load of the last moments may differ.
+        let spent = |ask: &Ask| Spending { offered: Rate::ZERO, ..ask.spending };
+        assert_eq!(together.as_ref().map(spent), Some(spent(&alone)));
+        let grant = grant(&alone);
+        let heard = self.alone.on_grant(now, seq, &grant);
+        assert_eq!(cell.grant(seq, &grant, Vec::new(), None), heard);
     }
 
     fn lease(&mut self, terms: Terms) {
         let hand = self.alone.state(self.now()).available;
-        self.grant(&Grant::Leased(LeaseTerms {
-            rate: Rate(terms.rate),
-            cap: Ru(CAP),
-            fill: Ru(terms.fill.min(CAP / 2 - hand.0).max(0)),
-            ttl: Span::millis(terms.ttl_ms),
-            renew_after: Span::secs(1),
-            max_fit: Ru(terms.max_fit),
-            ..LeaseTerms::default()
-        }));
+        let (window, unit) = self.window;
+        let begins = terms.share.is_some_and(|share| share.begins || unit != Some(share.unit));
+        let window = window + u64::from(begins);
+        let counts_ru = terms.share.is_some_and(|share| share.unit == Unit::Ru);
+        if counts_ru && unit != Some(Unit::Ru) {
+            while let Some(permit) = self.permit(0) {
+                self.settle_within(permit, 0);
+            }
+        }
+        self.window = (window, terms.share.map(|share| share.unit));
+        self.grant(|ask| {
+            let allowance = terms.share.map(|Share { unit, more, resets_ms, rolls, .. }| {
+                let used = if begins { Ru::ZERO } else { ask.spending.used };
+                let resets_in = Span::millis(resets_ms);
+                let (ceiling, left) = (used + Ru(more), Ru(more));
+                Allowance { window, unit, ceiling, amount: Ru::MAX, left, resets_in, length: Span(0), rolls }
+            });
+            Grant::Leased(LeaseTerms {
+                rate: Rate(terms.rate),
+                cap: Ru(CAP),
+                fill: Ru(terms.fill.min(CAP / 2 - hand.0).max(0)),
+                ttl: Span::millis(terms.ttl_ms),
+                renew_after: Span::secs(1),
+                max_fit: Ru(terms.max_fit),
+                enforcement: Enforcement { paced: terms.paced, ..Enforcement::default() },
+                allowance,
+                ..LeaseTerms::default()
+            })
+        });
     }
 
     fn try_acquire(&mut self, cost: Ru) {
@@ -140,6 +194,10 @@ impl Both {
             (Err(Refusal::Throttled { .. }), Err(Refused::Throttled { .. }))
             | (Err(Refusal::Unavailable { .. }), Err(Refused::Unavailable { .. }))
             | (Err(Refusal::UnknownGroup), Err(Refused::UnknownGroup { .. })) => {}
+            (
+                Err(Refusal::QuotaUsedUp { unit, resets_in }),
+                Err(Refused::QuotaUsedUp { unit: said, resets_in: told, .. }),
+            ) => assert_eq!((said, told), (unit, Duration::from_micros(resets_in.0))),
             (Err(Refusal::NeverFits { max }), Err(Refused::NeverFits { max: said, .. })) => {
                 assert_eq!(said, max);
             }
@@ -172,6 +230,12 @@ impl Both {
         permit.settle_ru(charged);
     }
 
+    /// The same of a charge with which the bucket does not fill up.
+    fn settle_within(&mut self, permit: Permit<'_>, charge: i64) {
+        let least = permit.estimate() - self.room() + Ru(1);
+        self.settle(permit, charge.max(least.0));
+    }
+
     async fn take_step(&mut self, step: Step) {
         let now = self.now();
         match step {
@@ -183,8 +247,7 @@ impl Both {
             }
             Step::Settle(which, charge) => {
                 if let Some(permit) = self.permit(which) {
-                    let least = permit.estimate() - self.room() + Ru(1);
-                    self.settle(permit, charge.max(least.0));
+                    self.settle_within(permit, charge);
                 }
             }
             Step::Cancel(which) => {
@@ -192,7 +255,8 @@ impl Both {
                 let Some(permit) = self.permit(which) else { return };
                 let estimate = permit.estimate();
                 if estimate < room {
-                    self.alone.give_back(now, now, estimate);
+                    let began = self.group.cell.shared().clock.at(permit.admitted_at());
+                    self.alone.give_back(now, began, estimate);
                     permit.cancel();
                 } else {
                     self.settle(permit, estimate.0);
@@ -205,7 +269,10 @@ impl Both {
             }
             Step::Look => self.look(),
             Step::Grant(terms) => self.lease(terms),
-            Step::UnknownGroup => self.grant(&Grant::UnknownGroup),
+            Step::UnknownGroup => {
+                self.window.1 = None;
+                self.grant(|_| Grant::UnknownGroup);
+            }
             Step::Lower(rate) => {
                 let state = self.alone.state(now);
                 let cap = state.cap.scale(rate, state.rate.0.max(1)).min(state.cap);
@@ -225,7 +292,9 @@ impl Both {
     /// Everything comes back from the purse, and is what the machine alone has.
     fn look(&mut self) {
         let (together, alone) = (self.group.state(), self.alone.state(self.now()));
-        let parts = |state: &NodeState| (state.lease, state.rate, state.cap, state.available, state.debt);
+        let parts = |state: &NodeState| {
+            (state.lease, state.rate, state.cap, state.available, state.debt, state.quota)
+        };
         assert_eq!(parts(&together), parts(&alone));
         let (together, alone) = (self.group.consumption(), *self.alone.consumption());
         let parts = |total: &Total| (total.ru(), total.operations, total.throttled);

@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError};
 
 use arc_swap::ArcSwapOption;
 use tidegate_core::exchange::Grant;
-use tidegate_core::node::{Heard, LeaseState, NodeConfig, NodeState, Refusal};
+use tidegate_core::node::{Heard, LeaseState, NodeConfig, NodeState, QuotaLeft, Refusal};
 use tidegate_core::units::{Ru, Time};
 use tidegate_core::usage::Total;
 use tidegate_core::waited::Unreported;
@@ -34,7 +34,8 @@ pub(crate) struct GroupCell {
     lending: Lending,
     /// Micro-RU in the bucket at the last change under the lock; `i64::MAX` when unlimited.
     remaining: AtomicI64,
-    last_word: LastWord,
+    /// What the controller said at its last answer.
+    pub(crate) last_word: LastWord,
     pub(crate) demoted: Demoted,
     phase: Mutex<Phase>,
 }
@@ -188,11 +189,6 @@ impl GroupCell {
         self.lending.pay(cost, &self.shared.clock)
     }
 
-    /// What the controller said at its last answer.
-    pub(crate) fn last_word(&self) -> &LastWord {
-        &self.last_word
-    }
-
     fn lock(&self) -> MutexGuard<'_, Phase> {
         // The state machine is whole between its calls; a panic elsewhere under the lock leaves nothing half done.
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
@@ -328,6 +324,14 @@ impl GroupCell {
     pub(crate) fn node_state(&self) -> NodeState {
         let asleep = || NodeState { lease: LeaseState::Idle, ..NodeState::default() };
         self.if_awake(|state, now| state.node_state(now)).unwrap_or_else(asleep)
+    }
+
+    /// What is known of the quota. Callers learn it with every operation: to take back each time what is lent would cost
+    /// more than the operation.
+    pub(crate) fn quota_left(&self) -> Option<QuotaLeft> {
+        let mut phase = self.lock();
+        let now = self.shared.clock.now();
+        phase.state().and_then(|state| state.quota_left(&self.lending, now))
     }
 
     /// RU in the bucket, but for what threads spent in the last tenth of a second; `None` when unlimited.

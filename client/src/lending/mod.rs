@@ -8,7 +8,7 @@ mod purse;
 mod purses;
 mod seat;
 
-use tidegate_core::node::{NodeGroup, Refusal, Spent};
+use tidegate_core::node::{Alike, Batch, NodeGroup, Refusal, Spent};
 use tidegate_core::units::{Ru, Span, Time};
 use tidegate_core::usage::Usage;
 use tidegate_cost_model::Charge;
@@ -71,7 +71,7 @@ impl Loans {
 impl Returned {
     fn take_in(&mut self, node: &mut NodeGroup, now: Time, account: &Account) {
         node.put_back(now, &account.spent);
-        self.admitted = self.admitted.saturating_add(account.admitted);
+        self.admitted = self.admitted.saturating_add(account.spent.begun);
         self.closed = self.closed.saturating_add(account.closed);
         self.refused = self.refused.saturating_add(account.spent.refused);
     }
@@ -135,6 +135,11 @@ impl Lending {
         returned
     }
 
+    /// What threads have spent of what they hold, RU and operations; they go on meanwhile.
+    pub(crate) fn gone(&self, loans: &Loans) -> (Ru, u64) {
+        self.0.gone(loans.open)
+    }
+
     /// Fills the calling thread's purse, after its old one came back, and pays for an operation from it. False: the
     /// group decides on the operation.
     pub(crate) fn lend(
@@ -147,9 +152,9 @@ impl Lending {
     ) -> (bool, Returned) {
         let mut returned = Returned::default();
         loans.enter(now);
-        // The lease of purses that are out must be the current one. Its last moments are left to the group, which reads
-        // the exact clock: a purse that pays late spends what is not leased.
-        let end = node.lease_end().map(|end| Time(end.0.saturating_sub(clock.worst_lag().0)));
+        // The lease of purses that are out must be the current one. Its last moments, and those of a quota's window, are
+        // left to the group, which reads the exact clock: a purse that pays late spends what is not leased.
+        let end = node.look().spends_until().map(|end| Time(end.0.saturating_sub(clock.worst_lag().0)));
         let Some(end) = end.filter(|end| loans.busy && now < *end) else { return (false, returned) };
         if let Some(account) = self.0.close_mine(&mut loans.open) {
             returned.take_in(node, now, &account);
@@ -158,7 +163,8 @@ impl Lending {
         let until = last_tick(clock, batch.until).min(clock.tick_at(end));
         let opened = self.0.open_mine(&mut loans.open, batch, until, cost);
         if !opened {
-            node.put_back(now, &Spent { drawn: batch.tokens, left: batch.tokens, ..Spent::default() });
+            let Batch { tokens, operations, .. } = batch;
+            node.put_back(now, &Spent { drawn: tokens, left: tokens, operations, ..Spent::default() });
         }
         (opened, returned)
     }
@@ -174,15 +180,12 @@ impl Lending {
         now: Time,
         (cost, refusal): (Ru, Refusal),
     ) {
-        let (Refusal::Throttled { retry_after }, true, Some(end)) = (refusal, loans.busy, node.lease_end())
-        else {
-            return;
-        };
+        let (Refusal::Throttled { retry_after }, true) = (refusal, loans.busy) else { return };
+        let Some(Alike { largest, until }) = node.look().refuses_alike(now, retry_after) else { return };
         let lag = clock.lag();
         if retry_after > lag + lag {
-            let until = end.min(now.after(retry_after.min(LONGEST_REFUSAL)));
-            let (until, retry_at) = (last_tick(clock, until), now.after(retry_after));
-            self.0.refuse_mine(&mut loans.open, (cost, node.max_fit()), until, retry_at);
+            let until = last_tick(clock, until.min(now.after(LONGEST_REFUSAL)));
+            self.0.refuse_mine(&mut loans.open, (cost, largest), until, now.after(retry_after));
         }
     }
 }

@@ -21,8 +21,7 @@ use crate::sync::{AtomicI64, AtomicU64};
 #[derive(Default)]
 pub(crate) struct Account {
     pub(super) spent: Spent,
-    /// Permits that were opened and closed.
-    pub(super) admitted: u64,
+    /// Permits that were closed.
     pub(super) closed: u64,
 }
 
@@ -42,6 +41,10 @@ pub(crate) struct Purse {
     flat: AtomicI64,
     cancelled: AtomicU64,
     refused: AtomicU64,
+    /// How many operations may begin; [`Batch::ANY`] where nothing counts them.
+    most: AtomicU64,
+    /// In place of `until` where operations are counted, so that admissions without a count pay for none.
+    counted_until: AtomicU64,
     repeat: Repeat,
     measured: Measured,
 }
@@ -179,7 +182,7 @@ impl Purse {
         }
         // Read when the purse can no longer be closed: its lease holds until the owner leaves.
         let now = clock.tick();
-        let paid = now.0 < self.until.load(Relaxed);
+        let paid = now.0 < self.until.load(Relaxed) || self.may_begin(now);
         if paid {
             self.tokens.store(left, Relaxed);
             add(&self.admitted, 1);
@@ -187,6 +190,12 @@ impl Purse {
         }
         self.bias.leave();
         paid.then_some(now)
+    }
+
+    /// Whether one more of the operations that are counted may begin.
+    #[cold]
+    fn may_begin(&self, now: Tick) -> bool {
+        now.0 < self.counted_until.load(Relaxed) && self.admitted.load(Relaxed) < self.most.load(Relaxed)
     }
 
     /// Refuses an operation when as much was refused a moment ago and nothing has changed since; returns when to try
@@ -224,7 +233,8 @@ impl Purse {
         // Charges are below LARGEST here, and estimates and tokens at most Ru::MAX: nothing of it nears 64 bits.
         let left = self.tokens.load(Relaxed).wrapping_sub(charge.total.0.wrapping_sub(estimate.0));
         let fits = if charge.total > estimate {
-            left >= 0 && clock.tick().0 < self.until.load(Relaxed)
+            let until = self.until.load(Relaxed).max(self.counted_until.load(Relaxed));
+            left >= 0 && clock.tick().0 < until
         } else {
             // Never more than was drawn: that is what counts in the bucket.
             left <= self.drawn.load(Relaxed)
@@ -240,13 +250,14 @@ impl Purse {
         fits
     }
 
-    /// The operation never ran. False: the group has to take the tokens back.
+    /// The operation never ran. False: the group has to take the tokens back. Where operations are counted, it has to
+    /// know when this one began.
     pub(crate) fn give_back(&self, cost: Ru) -> bool {
         if !self.bias.enter() {
             return false;
         }
         let left = self.tokens.load(Relaxed).saturating_add(cost.0);
-        let fits = left <= self.drawn.load(Relaxed);
+        let fits = left <= self.drawn.load(Relaxed) && self.most.load(Relaxed) == Batch::ANY;
         if fits {
             self.tokens.store(left, Relaxed);
             add(&self.cancelled, 1);
@@ -255,10 +266,19 @@ impl Purse {
         fits
     }
 
+    /// What went out of it since it was opened, RU and operations, as another thread sees it while its owner goes on.
+    pub(super) fn gone(&self) -> (Ru, u64) {
+        let [drawn, left] = [&self.drawn, &self.tokens].map(|ru| Ru(ru.load(Relaxed)));
+        ((drawn - left).or_zero(), self.admitted.load(Relaxed))
+    }
+
     /// Opens a closed purse, under the group's lock: puts a batch in, and pays the first operation from it.
     pub(super) fn open(&self, batch: Batch, until: Tick, cost: Ru) {
         self.drawn.store(batch.tokens.0, Relaxed);
-        self.until.store(until.0, Relaxed);
+        let (until, counted_until) = if batch.operations == Batch::ANY { (until.0, 0) } else { (0, until.0) };
+        self.until.store(until, Relaxed);
+        self.counted_until.store(counted_until, Relaxed);
+        self.most.store(batch.operations, Relaxed);
         self.repeat.end();
         self.tokens.store((batch.tokens - cost).0, Relaxed);
         self.arrive(cost);
@@ -282,10 +302,12 @@ impl Purse {
         let spent = Spent {
             drawn: take_ru(&self.drawn).or_zero(),
             left: take_ru(&self.tokens).or_zero(),
+            operations: take(&self.most),
+            begun: take(&self.admitted),
             arrived: take_ru(&self.arrived),
             refused: take(&self.refused),
             actual,
         };
-        Account { spent, admitted: take(&self.admitted), closed: operations + take(&self.cancelled) }
+        Account { spent, closed: operations + take(&self.cancelled) }
     }
 }

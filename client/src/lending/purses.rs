@@ -74,19 +74,25 @@ impl Purses {
         assert!(self.0.set(Box::default()).is_ok(), "there are purses already");
     }
 
+    /// The purses of these seats.
+    fn named(&self, seats: u64) -> impl Iterator<Item = &Purse> {
+        let all = self.0.get().into_iter().flatten().enumerate();
+        all.filter(move |(seat, _)| seats & (1 << seat) != 0).map(|(_, purse)| purse)
+    }
+
+    /// What went out of all open purses, RU and operations, while their threads go on.
+    pub(crate) fn gone(&self, open: Open) -> (Ru, u64) {
+        let sum = |(ru, operations): (Ru, u64), (more, count)| (ru + more, operations.saturating_add(count));
+        self.named(open.0).map(Purse::gone).fold((Ru::ZERO, 0), sum)
+    }
+
     /// Closes every open purse; passes the contents of each to `take_in`.
     pub(crate) fn close_all(&self, open: &mut Open, mut take_in: impl FnMut(Account)) {
-        let Some(purses) = self.0.get().filter(|_| open.0 != 0) else {
+        if open.is_empty() {
             return;
-        };
+        }
         let closing = std::mem::take(&mut open.0);
-        let named = |seats: u64| {
-            purses
-                .iter()
-                .enumerate()
-                .filter(move |(seat, _)| seats & (1 << seat) != 0)
-                .map(|(_, purse)| purse)
-        };
+        let named = |seats| self.named(seats);
         named(closing).for_each(|purse| purse.bias.bar());
         // The calling thread is not inside its own.
         let others = closing & !seat().map_or(0, |seat| 1 << seat);
@@ -122,7 +128,7 @@ mod tests {
     /// A purse of 100 micro-RU for a second, an operation of 10 paid; and what the clock says at its end.
     fn open(clock: &Clock) -> (Purses, Open) {
         let (purses, mut open) = (Purses::default(), Open::default());
-        let batch = Batch { tokens: Ru(100), until: Time(1_000_000) };
+        let batch = Batch { tokens: Ru(100), operations: Batch::ANY, until: Time(1_000_000) };
         assert!(purses.open_mine(&mut open, batch, clock.tick_at(batch.until), COST));
         (purses, open)
     }
@@ -147,7 +153,7 @@ mod tests {
             (account.spent.drawn, account.spent.left, account.spent.arrived),
             (Ru(100), Ru(20), Ru(80))
         );
-        assert_eq!((account.admitted, account.closed), (3, 0));
+        assert_eq!((account.spent.begun, account.closed), (3, 0));
         assert!(purse.spend(Ru(0), &clock).is_none(), "it is closed");
         assert!(purses.close_mine(&mut open).is_none());
     }
@@ -163,7 +169,7 @@ mod tests {
         assert!(purse.give_back(Ru(4)));
         let account = purses.close_mine(&mut open).unwrap();
         assert_eq!((account.spent.left, account.spent.actual.ru()), (Ru(100), Ru(4)));
-        assert_eq!((account.admitted, account.closed, account.spent.actual.operations), (1, 2, 1));
+        assert_eq!((account.spent.begun, account.closed, account.spent.actual.operations), (1, 2, 1));
     }
 
     #[tokio::test(start_paused = true)]
@@ -198,7 +204,7 @@ mod tests {
         advance(Duration::from_millis(30)).await;
         assert_eq!(purse.refuses(COST, &clock), None);
         let account = purses.close_mine(&mut open).unwrap();
-        assert_eq!((account.spent.refused, account.spent.arrived, account.admitted), (1, COST, 0));
+        assert_eq!((account.spent.refused, account.spent.arrived, account.spent.begun), (1, COST, 0));
     }
 
     #[tokio::test]
@@ -206,7 +212,7 @@ mod tests {
         let clock = Clock::start();
         let (purses, open) = (Purses::default(), Mutex::new(Open::default()));
         let meet = Barrier::new(2);
-        let batch = Batch { tokens: Ru(100), until: Time(1_000_000_000) };
+        let batch = Batch { tokens: Ru(100), operations: Batch::ANY, until: Time(1_000_000_000) };
         let take_part = || assert!(purses.open_mine(&mut open.lock().unwrap(), batch, Tick(u64::MAX), COST));
         std::thread::scope(|scope| {
             scope.spawn(|| {

@@ -110,10 +110,10 @@ impl Session {
         if name.is_empty() {
             return None;
         }
-        let before = cell.last_word().target().filter(|target| **target.name() == *name);
+        let before = cell.last_word.target().filter(|target| **target.name() == *name);
         let found = before.map_or_else(|| self.hub.registry.get_or_make(name), Ok);
         let sound =
-            |target: &Arc<GroupCell>| !Arc::ptr_eq(target, cell) && target.last_word().target().is_none();
+            |target: &Arc<GroupCell>| !Arc::ptr_eq(target, cell) && target.last_word.target().is_none();
         match found {
             Ok(target) if sound(&target) => Some(target),
             Ok(_) => None,

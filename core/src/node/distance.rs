@@ -53,7 +53,7 @@ impl Distance<'_> {
     pub(super) fn watched_until(&self) -> Option<Time> {
         let trip = self.trip()?;
         let (_, first) = self.group.waiters.first()?;
-        (first.cost <= self.group.max_fit().scale(1, LUMP_PART))
+        (first.cost <= self.group.look().max_fit().scale(1, LUMP_PART))
             .then(|| first.since.after(Self::watches(trip)))
     }
 

@@ -8,6 +8,7 @@ mod budget;
 mod distance;
 mod dormant;
 mod estimate;
+mod look;
 mod pace;
 mod passing;
 mod patience;
@@ -22,6 +23,7 @@ pub use budget::LeaseState;
 use budget::{Budget, From, Right};
 pub use dormant::Dormant;
 pub use estimate::{Admitted, Estimate};
+pub use look::{Alike, Look};
 pub use passing::Passing;
 use passing::denial;
 pub use patience::RoundTrip;
@@ -198,7 +200,7 @@ impl NodeGroup {
             return Ok(start_over(&mut self.consumption, &mut self.quota));
         }
         self.consumption.throttled += 1;
-        Err(self.refusal(now, cost))
+        Err(self.look().refusal(now, cost))
     }
 
     /// Whether `try_acquire` would take `cost` now. It spends nothing and does not count as demand.
@@ -209,7 +211,7 @@ impl NodeGroup {
         self.budget.advance(now);
         let cost = cost.or_zero();
         let starts = self.budget.right().is_shadow() || self.turns().admits(cost).is_some();
-        if starts { Ok(()) } else { Err(self.refusal(now, cost)) }
+        if starts { Ok(()) } else { Err(self.look().refusal(now, cost)) }
     }
 
     /// Takes `cost`, or waits for it until `deadline` behind earlier operations.
@@ -228,7 +230,7 @@ impl NodeGroup {
     pub fn acquire_estimated(&mut self, now: Time, cost: Ru, deadline: Time) -> Result<Acquired, Refusal> {
         self.budget.advance(now);
         let waiter = Waiter { cost: cost.or_zero(), deadline, since: now, estimated: true };
-        match self.hopeless(waiter.cost) {
+        match self.look().hopeless(waiter.cost) {
             Some(never @ Refusal::NeverFits { .. }) => Err(never),
             _ => self.enter(now, waiter),
         }
@@ -284,7 +286,7 @@ impl NodeGroup {
         self.renewal.note_arrival(now);
         if self.budget.right().state() == LeaseState::Idle {
             self.renewal.press();
-            self.budget.want(now.after(self.fallback_wait()));
+            self.budget.want(now.after(self.look().fallback_wait()));
         }
     }
 
@@ -356,7 +358,7 @@ impl NodeGroup {
         self.sort_waiters(now);
         let firsts = [self.waiters.first()?, self.waiters.first_large().or(self.waiters.first())?];
         for (first, waiter) in firsts {
-            if let Some(outcome) = self.hopeless(waiter.cost) {
+            if let Some(outcome) = self.look().hopeless(waiter.cost) {
                 // An estimate that never fits is asked for again, as far as it fits.
                 let is_refused = !(waiter.estimated && matches!(outcome, Refusal::NeverFits { .. }));
                 self.dismiss(now, first, is_refused);
@@ -392,73 +394,7 @@ impl NodeGroup {
         }
         let waiter = self.dismiss(now, late, true)?;
         self.consumption.throttled += 1;
-        Some((late, Err(self.refusal(now, waiter.cost))))
-    }
-
-    /// The reason why waiting is useless for an operation, if there is one.
-    fn hopeless(&self, cost: Ru) -> Option<Refusal> {
-        match self.budget.right().state() {
-            LeaseState::Unknown => Some(Refusal::UnknownGroup),
-            LeaseState::Closed => Some(Refusal::Unavailable { retry_after: Span::secs(1) }),
-            LeaseState::Leased | LeaseState::Expired
-                if cost > self.max_fit()
-                    && self.budget.right().spends()
-                    && !self.budget.right().is_shadow() =>
-            {
-                Some(Refusal::NeverFits { max: self.max_fit() })
-            }
-            _ => None,
-        }
-    }
-
-    fn refusal(&self, now: Time, cost: Ru) -> Refusal {
-        if let Some(refusal) = self.hopeless(cost) {
-            return refusal;
-        }
-        if let Some((unit, resets_in)) = self.quota.used_up(now, cost, &self.consumption) {
-            return Refusal::QuotaUsedUp { unit, resets_in };
-        }
-        let has_income =
-            self.budget.right().state() == LeaseState::Leased || self.budget.income() > Rate::ZERO;
-        if !has_income {
-            return Refusal::Unavailable { retry_after: self.until_answer(now) };
-        }
-        let right = self.budget.right();
-        let beside = self.turns().waits_for_lump().is_some();
-        let waiting = if beside { self.waiters.small_backlog() } else { self.waiters.backlog() };
-        let cost = if right.is_paced() { right.needed(cost) } else { cost };
-        let queued = waiting + cost + self.budget.hand().debt() - self.budget.hand().available().or_zero();
-        // Tokens of the bucket never cover it, so the controller must grant a lump; debt is paid first.
-        let never = right.has_lumps() && self.budget.hand().never_covers(cost);
-        let asks = never && self.budget.hand().debt() == Ru::ZERO;
-        let asks = asks || !self.turns().is_within_quota(cost);
-        let refill = self.budget.income().time_for(queued).filter(|_| !asks);
-        // Without income, the next answer may change that.
-        let retry_after = refill.map_or_else(|| self.until_answer(now), |span| span.max(Span(1)));
-        Refusal::Throttled { retry_after: retry_after.min(Span::secs(3600)) }
-    }
-
-    /// When `poll` or `due` next returns something, if nothing else happens.
-    pub fn next_deadline(&self, now: Time) -> Option<Time> {
-        [self.next_poll(), self.due(now)].into_iter().flatten().min()
-    }
-
-    /// When `poll` next returns something, if nothing else happens: the first waiter is covered, one runs out of time,
-    /// or the lease ends while operations wait.
-    pub fn next_poll(&self) -> Option<Time> {
-        let (late, _) = self.waiters.most_urgent()?;
-        [self.turns().next_at(), Some(late), self.budget.right().changes_at()].into_iter().flatten().min()
-    }
-
-    /// The largest operation that can ever be admitted, by the controller's last answer.
-    pub fn max_fit(&self) -> Ru {
-        self.budget.right().max_fit()
-    }
-
-    /// RU in the group's bucket on this node, batches of threads included, as of the last change; `None` when it is
-    /// unlimited.
-    pub fn remaining(&self) -> Option<Ru> {
-        (self.budget.right().state() != LeaseState::Unlimited).then(|| self.budget.hand().remaining())
+        Some((late, Err(self.look().refusal(now, waiter.cost))))
     }
 
     /// Takes in that the clock of `now` runs off by `beyond` ppm, or within its allowance if `None`: the node earns as
@@ -467,19 +403,9 @@ impl NodeGroup {
         self.budget.drift_by(now, beyond.unwrap_or_default().max(self.config.drift_ppm));
     }
 
-    /// The end of the lease, while there is one.
-    pub fn lease_end(&self) -> Option<Time> {
-        self.budget.right().expires()
-    }
-
     /// Cumulative consumption of this incarnation.
     pub fn consumption(&self) -> &Total {
         &self.consumption
-    }
-
-    /// The largest debt so far.
-    pub fn worst_debt(&self) -> Ru {
-        self.worst_debt
     }
 
     /// A view of the machine.
@@ -498,8 +424,15 @@ impl NodeGroup {
             backlog: self.waiters.backlog(),
             demand: self.demand.rate(now),
             expires_in: lease_end.map(|end| end.since(now)),
-            quota: lease_end.and_then(|_| self.quota.left(now, &self.consumption)),
+            quota: self.quota_left(now, Ru::ZERO, 0),
         }
+    }
+
+    /// What is known of the group's quota, of whose share so much was spent, and so many operations began, from batches
+    /// that are out; `None` without one, or without a lease.
+    pub fn quota_left(&mut self, now: Time, spent: Ru, begun: u64) -> Option<QuotaLeft> {
+        self.budget.advance(now);
+        self.look().lease_end().and_then(|_| self.quota.left(now, &self.consumption, (spent, begun)))
     }
 }
 

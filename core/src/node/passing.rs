@@ -25,7 +25,7 @@ impl Passing<'_> {
         node.arrive(now, cost);
         node.quota.arrive(now);
         node.renewal.press();
-        if cost <= node.max_fit() {
+        if cost <= node.look().max_fit() {
             node.budget.taken.pass(cost);
         }
     }
@@ -33,7 +33,7 @@ impl Passing<'_> {
 
 /// Why an operation that cannot start now is refused, if waiting until `deadline` is known to be useless.
 pub(super) fn denial(node: &NodeGroup, now: Time, cost: Ru, deadline: Time) -> Option<Refusal> {
-    let refusal = node.refusal(now, cost);
+    let refusal = node.look().refusal(now, cost);
     let hopeless = match refusal {
         Refusal::UnknownGroup | Refusal::NeverFits { .. } => true,
         // The rate stays as it is, so the time until a retry is reliable.

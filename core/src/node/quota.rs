@@ -11,6 +11,7 @@
 //! Where the window rolls, the share ends with the lease, and a request that the controller was told of is not given
 //! back: the controller may have let it leave by then.
 
+use super::batch::{Batch, Spent};
 use crate::demand::Demand;
 use crate::exchange::{Allowance, Spending};
 use crate::quota::Unit;
@@ -45,6 +46,8 @@ pub(super) struct Quota {
     counted: Counted,
     /// Used when the share was granted.
     used_then: Ru,
+    /// Out with threads, each of which spends its part on its own: none of it may be spent twice.
+    lent: Ru,
     /// Used as the newest renewal said.
     told: Ru,
     /// All that this node may have used when nothing is left for anyone, as far as the newest grant knows.
@@ -83,6 +86,17 @@ struct Requests {
 /// the node held is lost then. Half of the largest amount is years of most nodes; twice of it is too late.
 const RECOUNT: Ru = Ru(Ru::MAX.0 / 2);
 
+/// What a thread may spend on its own of the share.
+pub(super) struct Part {
+    pub tokens: Ru,
+    pub operations: u64,
+}
+
+impl Part {
+    /// Without a quota.
+    const ALL: Self = Self { tokens: Ru::MAX, operations: Batch::ANY };
+}
+
 /// The window of a share that the node said it has no more: no controller gives this number.
 const NO_MORE: u64 = u64::MAX;
 
@@ -108,8 +122,64 @@ impl Quota {
             Counted::Ru { running, .. } => *running += cost,
             Counted::Requests(requests) => requests.begun += Unit::REQUEST,
         }
+        self.is_nearly_used(settled)
+    }
+
+    /// Whether most of the share is used, so that it is time to ask for more.
+    pub(super) fn is_nearly_used(&self, settled: &Total) -> bool {
         let share = self.allowance.ceiling - self.used_then;
-        self.allowance.ceiling - self.used(settled) < share.scale(1, 2)
+        !self.is_none() && self.allowance.ceiling - self.used(settled) < share.scale(1, 2)
+    }
+
+    /// What a thread may spend on its own: a quarter of what is left of the share, because other threads come, too.
+    pub(super) fn part(&self, now: Time, settled: &Total) -> Part {
+        if self.is_none() {
+            return Part::ALL;
+        }
+        let left = self.allowance.ceiling - self.used(settled) - self.lent;
+        let part = if self.lasts(now) { left.or_zero().scale(1, 4) } else { Ru::ZERO };
+        match self.allowance.unit {
+            Unit::Ru => Part { tokens: part, ..Part::ALL },
+            Unit::Requests => Part { operations: requests(part), ..Part::ALL },
+        }
+    }
+
+    /// A thread takes these.
+    pub(super) fn lend(&mut self, tokens: Ru, operations: u64) {
+        if !self.is_none() {
+            self.lent += self.lent_of(tokens, operations);
+        }
+    }
+
+    /// A thread brings back what it was lent. Tokens that it neither has nor charged were taken by operations under way;
+    /// where it charged more, those began elsewhere.
+    pub(super) fn take_back(&mut self, now: Time, spent: &Spent) {
+        if self.is_none() {
+            return;
+        }
+        self.lent = (self.lent - self.lent_of(spent.drawn, spent.operations)).or_zero();
+        match &mut self.counted {
+            Counted::Ru { running, .. } => {
+                *running = (*running + spent.drawn - spent.left - spent.actual.ru()).or_zero();
+            }
+            Counted::Requests(counted) => {
+                counted.begun += amount(spent.begun);
+                counted.offered.arrived(now, amount(spent.begun.saturating_add(spent.refused)));
+            }
+        }
+    }
+
+    /// Checks that no batch is out when the share changes or is told: what a thread spends is not known yet.
+    fn assert_gathered(&self) {
+        debug_assert!(self.lent == Ru::ZERO, "a batch is out: {self:?}");
+    }
+
+    /// What of the share is out with a thread that was lent these.
+    fn lent_of(&self, tokens: Ru, operations: u64) -> Ru {
+        match self.allowance.unit {
+            Unit::Ru => tokens,
+            Unit::Requests => amount(operations),
+        }
     }
 
     /// An operation begins that is over a limit in shadow. It takes no RU, and is a request all the same.
@@ -162,7 +232,7 @@ impl Quota {
 
     /// Whether the share covers an operation.
     pub(super) fn covers(&self, now: Time, cost: Ru, settled: &Total) -> bool {
-        self.lasts(now) && self.used(settled) + self.needs(cost) <= self.allowance.ceiling
+        self.lasts(now) && self.used(settled) + self.lent + self.needs(cost) <= self.allowance.ceiling
     }
 
     /// What the quota counts, and the time to the next window or, where it rolls, until something returns, if nothing can
@@ -171,9 +241,18 @@ impl Quota {
         if self.is_none() || now >= self.until {
             return None;
         }
-        let left = self.allowance.left - (self.used(settled) - self.used_then);
+        let left = self.allowance.left - (self.used(settled) + self.lent - self.used_then);
         let covers = self.needs(cost) <= left || self.covers(now, cost, settled);
         (!covers).then(|| (self.allowance.unit, self.until.since(now)))
+    }
+
+    /// The largest cost for which it is not used up, as far as costs count in it.
+    pub(super) fn largest(&self, now: Time, settled: &Total) -> Ru {
+        if self.is_none() || self.allowance.unit == Unit::Requests || now >= self.until {
+            return Ru::MAX;
+        }
+        let used = self.used(settled) + self.lent;
+        (self.allowance.left - (used - self.used_then)).max(self.allowance.ceiling - used)
     }
 
     /// The end of the window, which is when to ask for a share in the next. Where it rolls, the controller says with its
@@ -182,17 +261,19 @@ impl Quota {
         (!self.is_none() && !self.allowance.rolls).then_some(self.until)
     }
 
-    /// What is known of it for callers, until the window ends.
-    pub(super) fn left(&self, now: Time, settled: &Total) -> Option<QuotaLeft> {
+    /// What is known of it for callers, until the window ends, when threads have spent so much of what they hold.
+    pub(super) fn left(&self, now: Time, settled: &Total, (ru, begun): (Ru, u64)) -> Option<QuotaLeft> {
         let Allowance { unit, amount, length, rolls, .. } = self.allowance;
         (!self.is_none() && self.lasts(now)).then(|| {
-            let left = (self.in_reach - self.used(settled)).or_zero().min(amount);
+            let used = self.used(settled) + self.lent_of(ru, begun);
+            let left = (self.in_reach - used).or_zero().min(amount);
             QuotaLeft { unit, amount, left, resets_in: self.until.since(now), length, rolls }
         })
     }
 
     /// What a renewal says.
     pub(super) fn spending(&mut self, now: Time, settled: &Total) -> Spending {
+        self.assert_gathered();
         if self.is_none() {
             return Spending::default();
         }
@@ -231,6 +312,7 @@ impl Quota {
         settled: &Total,
         drift_ppm: u32,
     ) {
+        self.assert_gathered();
         let Some(allowance) = allowance else {
             *self = Self::default();
             return;
@@ -263,4 +345,14 @@ impl Quota {
             }
         };
     }
+}
+
+/// So many requests, as an amount.
+fn amount(requests: u64) -> Ru {
+    Ru(i64::try_from(requests).unwrap_or(i64::MAX).saturating_mul(Unit::REQUEST.0)).min(Ru::MAX)
+}
+
+/// How many whole requests are in an amount.
+fn requests(amount: Ru) -> u64 {
+    amount.or_zero().0.unsigned_abs() / Unit::REQUEST.0.unsigned_abs()
 }

@@ -23,11 +23,6 @@ const SURPLUS_INTERVAL: Span = Span::millis(250);
 /// burst use 0.965 of the rate instead of 0.979; at three quarters, nodes beside them send more than five messages a
 /// second.
 const LUMP_WANTED_INTERVAL: Span = Span::millis(130);
-/// Least time after which a caller tries again while an answer may come at any time.
-const SOON: Span = Span::millis(10);
-/// The same when no answer came in time. At half, all clients of a controller that is away would ask twice a second
-/// each; at twice, they stand still for two seconds after its return.
-const WITHOUT_ANSWER: Span = Span::secs(1);
 
 /// The effect of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,7 +159,7 @@ impl Renewal {
         self.advice.ask_again_at > now && !self.advice.rising
     }
 
-    fn earliest(&self) -> Time {
+    pub(super) fn earliest(&self) -> Time {
         self.allowed().max(self.advice.ask_again_at)
     }
 
@@ -259,7 +254,7 @@ impl NodeGroup {
         let steady = (self.demand.rate(now) - self.large_demand.rate(now)).max(Rate::ZERO);
         self.renewal.question.tell(Told { load: demand, waiters: !self.waiters.is_empty() });
         self.renewal.reasons.needed_at = None;
-        if self.budget.right().has_lumps() && head > self.max_fit().scale(1, LUMP_PART) {
+        if self.budget.right().has_lumps() && head > self.look().max_fit().scale(1, LUMP_PART) {
             self.renewal.lumps_until = now.after(LUMPS_LAST);
         }
         let Returned { tokens: returned, refunded, running, largest, held } = self.yield_surplus(now);
@@ -370,35 +365,6 @@ impl NodeGroup {
         self.budget.lower(rate_at_most);
         let far = self.renewal.patience.round_trip().nearly_all() > REPEAT_AFTER;
         self.renewal.reasons.urgent |= lowers || !(far && self.renewal.question.awaited().is_some());
-    }
-
-    /// How long the fallback of a group that slept waits for an answer: as long as one takes at most, as a rule,
-    /// however many did not come. A second renewal may wait longer, to distinguish a slow answer from a lost one; an
-    /// operation that may run without an answer need not.
-    pub fn fallback_wait(&self) -> Span {
-        self.renewal.usual_wait(&self.config)
-    }
-
-    /// How long the node waits for the answer to a renewal before it sends another.
-    pub fn answer_wait(&self) -> Span {
-        self.renewal.wait(&self.config)
-    }
-
-    /// Time until an answer of the controller may change anything. A late answer may never come, so callers must not
-    /// retry in a loop.
-    pub(super) fn until_answer(&self, now: Time) -> Span {
-        let wait = self.renewal.wait(&self.config);
-        let asked = self.renewal.question.awaited();
-        let due = self.budget.right().answer_by().or(asked.map(|at| at.after(wait)));
-        match due {
-            Some(due) if now < due => due.since(now).max(SOON),
-            _ => self.renewal.earliest().since(now).max(wait).max(WITHOUT_ANSWER),
-        }
-    }
-
-    /// How long answers of the controller take.
-    pub fn round_trip(&self) -> RoundTrip {
-        self.renewal.patience.round_trip()
     }
 
     /// Uses the measurement of other groups of the node until this one has its own.

@@ -319,7 +319,7 @@ impl Fleet {
             self.at(self.now.after(self.delay), Event::Ask { node, seq, ask });
         }
         let state = &mut self.nodes[node];
-        let next = state.group.next_deadline(self.now).map(|next| next.max(self.now.after(Span(1))));
+        let next = state.group.look().next_deadline(self.now).map(|next| next.max(self.now.after(Span(1))));
         if let Some(next) = next
             && state.wake.is_none_or(|wake| next < wake)
         {
@@ -355,7 +355,7 @@ impl Fleet {
 
     /// The most that any window admitted above its rate, less the burst and the largest debts of nodes.
     pub(crate) fn over(&self) -> Ru {
-        let overrun: Ru = self.nodes.iter().map(|node| node.group.worst_debt()).sum();
+        let overrun: Ru = self.nodes.iter().map(|node| node.group.look().worst_debt()).sum();
         Ru(i64::try_from(self.worst / i128::from(MICRO)).unwrap()) - self.burst - overrun
     }
 

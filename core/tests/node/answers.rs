@@ -62,15 +62,15 @@ fn a_late_answer_lengthens_the_lease_within_what_it_grants() {
     let mut node = node(terms(100, 50, 0));
     node.ask(at(2_000), 2);
     node.ask(at(4_000), 3);
-    assert_eq!(node.lease_end(), Some(at(5_000)));
+    assert_eq!(node.look().lease_end(), Some(at(5_000)));
     assert_eq!(node.on_grant(at(4_900), 2, &Grant::Leased(terms(80, 40, 9))), Heard::Extended);
-    assert_eq!(node.lease_end(), Some(at(7_000)), "it runs from its own renewal");
+    assert_eq!(node.look().lease_end(), Some(at(7_000)), "it runs from its own renewal");
     let state = node.state(at(4_900));
     assert_eq!((state.rate, state.cap, state.available), (Rate::whole(80), Ru::whole(40), Ru::whole(40)));
     assert_eq!(node.on_grant(at(4_901), 2, &Grant::Leased(terms(80, 40, 9))), Heard::Ignored, "once");
     // What no longer fits goes back when the newest renewal is answered, which still counts.
     assert_eq!(node.on_grant(at(6_000), 3, &Grant::Leased(terms(100, 50, 5))), Heard::Applied);
-    assert_eq!(node.lease_end(), Some(at(9_000)));
+    assert_eq!(node.look().lease_end(), Some(at(9_000)));
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_late_answer_whose_lease_ends_no_later_changes_nothing() {
     node.ask(at(4_000), 3);
     let late = LeaseTerms { ttl: Span::secs(3), ..terms(80, 40, 9) };
     assert_eq!(node.on_grant(at(4_500), 2, &Grant::Leased(late)), Heard::Ignored);
-    assert_eq!((node.lease_end(), node.state(at(4_500)).rate), (Some(at(5_000)), Rate::whole(100)));
+    assert_eq!((node.look().lease_end(), node.state(at(4_500)).rate), (Some(at(5_000)), Rate::whole(100)));
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_late_answer_wakes_no_lease_that_has_ended_or_was_given_up() {
     given_up.ask(at(1_000), 2);
     assert!(given_up.ask(at(3_000), 3).gives_up());
     assert_eq!(given_up.on_grant(at(3_100), 2, &Grant::Leased(terms(100, 50, 0))), Heard::Ignored);
-    assert_eq!((given_up.state(at(3_100)).lease, given_up.lease_end()), (LeaseState::Idle, None));
+    assert_eq!((given_up.state(at(3_100)).lease, given_up.look().lease_end()), (LeaseState::Idle, None));
     let mut lost = node(terms(100, 50, 0));
     lost.ask(at(2_000), 2);
     lost.ask(at(4_000), 3);
@@ -206,11 +206,11 @@ fn a_round_trip_that_changes_tenfold_within_a_second_is_followed() {
 fn a_renewal_that_was_shed_makes_nobody_ask_sooner_and_later_ones_wait_longer() {
     let mut node = node(terms(100, 50, 0));
     node.ask(at(1_000), 2);
-    assert_eq!(node.answer_wait(), Span::secs(1));
+    assert_eq!(node.look().answer_wait(), Span::secs(1));
     node.on_shed(at(1_900), 2);
     assert_eq!(node.due(at(1_900)), Some(at(2_000)), "as if nothing had been said");
     node.ask(at(2_000), 3);
-    assert!(node.answer_wait() > Span::secs(1), "{}", node.answer_wait());
+    assert!(node.look().answer_wait() > Span::secs(1), "{}", node.look().answer_wait());
     node.on_shed(at(2_100), 2);
     node.on_shed(at(2_100), 7);
     let answered = node.on_grant(at(2_900), 3, &Grant::Leased(terms(100, 50, 0)));
@@ -272,17 +272,17 @@ fn a_group_waits_as_long_as_answers_of_other_groups_take_until_it_has_its_own() 
     let mut other = NodeGroup::new(at(0), config);
     other.ask(at(0), 1);
     other.on_grant(at(1_500), 1, &Grant::Leased(terms(100, 50, 0)));
-    assert_eq!(other.round_trip().smoothed(), Some(Span::millis(1_500)));
+    assert_eq!(other.look().round_trip().smoothed(), Some(Span::millis(1_500)));
     let mut new = NodeGroup::new(at(2_000), config);
-    new.expect_round_trip(other.round_trip());
-    assert_eq!(new.round_trip(), other.round_trip());
-    assert_eq!(new.answer_wait(), other.round_trip().nearly_all());
+    new.expect_round_trip(other.look().round_trip());
+    assert_eq!(new.look().round_trip(), other.look().round_trip());
+    assert_eq!(new.look().answer_wait(), other.look().round_trip().nearly_all());
     assert_eq!(new.ask(at(2_000), 1).ahead, Span::millis(1_500));
     // A group that has measured keeps to that.
     let mut measured = node(terms(100, 50, 0));
-    let before = measured.round_trip();
-    measured.expect_round_trip(other.round_trip());
-    assert_eq!(measured.round_trip(), before);
+    let before = measured.look().round_trip();
+    measured.expect_round_trip(other.look().round_trip());
+    assert_eq!(measured.look().round_trip(), before);
 }
 
 #[test]
@@ -291,8 +291,8 @@ fn a_fixed_wait_learns_nothing_from_answers() {
         let mut node = NodeGroup::new(at(0), NodeConfig { longest_wait, ..NodeConfig::default() });
         node.ask(at(0), 1);
         node.on_grant(at(900), 1, &Grant::Leased(terms(100, 50, 0)));
-        assert_eq!(node.answer_wait() > Span::secs(1), learns);
-        assert_eq!(node.round_trip().smoothed().is_some(), learns);
+        assert_eq!(node.look().answer_wait() > Span::secs(1), learns);
+        assert_eq!(node.look().round_trip().smoothed().is_some(), learns);
         assert_eq!(node.ask(at(1_000), 2).ahead > Span(0), learns, "it asks for nothing ahead of its time");
     }
 }

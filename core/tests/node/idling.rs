@@ -106,7 +106,7 @@ fn an_idle_group_falls_back_when_nobody_answers() {
         let waiter = queued(node.acquire(at(9_000), Ru::whole(1), at(20_000)));
         assert!(node.due(at(9_000)).is_some_and(|due| due <= at(9_000)), "asks at once");
         assert_eq!(node.poll(at(9_999)), None, "the controller may be there");
-        assert_eq!(node.next_poll(), Some(at(10_000)));
+        assert_eq!(node.look().next_poll(), Some(at(10_000)));
         let admitted = node.poll(at(10_100)) == Some((waiter, Ok(Admitted::Paid)));
         assert_eq!(admitted, admits, "{fallback:?}");
         assert_eq!(node.state(at(10_100)).lease, LeaseState::Expired);
@@ -120,7 +120,7 @@ fn renewals_in_vain_make_no_idle_group_wait_longer_for_its_fallback() {
     let mut seq = 10;
     let mut from = 100_000;
     for _ in 0..3 {
-        assert_eq!(node.fallback_wait(), Span::secs(1));
+        assert_eq!(node.look().fallback_wait(), Span::secs(1));
         queued(node.acquire(at(from), Ru::whole(1), at(from + 60_000)));
         let mut served = 0;
         for ms in (from..from + 10_000).step_by(10) {
@@ -134,7 +134,7 @@ fn renewals_in_vain_make_no_idle_group_wait_longer_for_its_fallback() {
         }
         // The node waits for an answer, then earns a second's worth.
         assert!((2_000..=2_010).contains(&served), "served after {served} ms");
-        assert!(node.answer_wait() > Span::secs(1), "nobody answers");
+        assert!(node.look().answer_wait() > Span::secs(1), "nobody answers");
         from += 10_000;
     }
 }

@@ -19,7 +19,7 @@ fn an_operation_whose_lump_has_come_waits_for_nobody_who_needs_the_bucket() {
     node.ask(at(10), 2);
     node.on_grant(at(11), 2, &Grant::Leased(later(100, terms(10, 10, 80))));
     assert_eq!(node.poll(at(110)), None, "it may not be spent yet");
-    let due = node.next_poll().unwrap();
+    let due = node.look().next_poll().unwrap();
     assert!(due > at(111) && due < at(112), "{due:?}");
     assert_eq!(node.poll(due), Some((large, Ok(Admitted::Paid))));
     assert_eq!(node.poll(due), None, "the bucket is the other's, and not full enough");
@@ -46,7 +46,7 @@ fn a_lump_of_later_pays_neither_debt_of_before_nor_a_charge() {
     owing.ask(at(10), 2);
     owing.on_grant(at(11), 2, &Grant::Leased(later(300, terms(0, 0, 80))));
     for node in [&mut charged, &mut owing] {
-        assert_eq!((node.state(at(11)).debt, node.worst_debt()), (Ru::whole(5), Ru::whole(5)));
+        assert_eq!((node.state(at(11)).debt, node.look().worst_debt()), (Ru::whole(5), Ru::whole(5)));
         assert_eq!(node.ask(at(20), 3).returned, Ru::whole(80), "all of the lump is there");
     }
 }
@@ -60,7 +60,7 @@ fn a_clock_that_is_found_fast_puts_a_lump_of_later_off_once() {
     }
     // 220 ms on a clock that is a tenth fast are 200 ms.
     assert_eq!(node.poll(at(221)), None);
-    let due = node.next_poll().unwrap();
+    let due = node.look().next_poll().unwrap();
     assert!(due > at(221) && due < at(222), "{due:?}");
     assert_eq!(node.poll(due), Some((waiter, Ok(Admitted::Paid))));
 }

@@ -21,18 +21,18 @@ fn a_changed_definition_is_asked_about_at_once() {
 fn a_renewal_that_was_shed_is_measured_like_an_answer_and_one_that_nobody_sent_is_not() {
     let mut node = node(terms(100, 50, 0));
     let changes = |node: &mut NodeGroup, seq, shed: u64| {
-        let before = node.round_trip();
+        let before = node.look().round_trip();
         node.on_shed(at(shed), seq);
-        node.round_trip() != before
+        node.look().round_trip() != before
     };
     node.ask(at(1_000), 2);
     assert!(!changes(&mut node, 7, 1_800), "nobody sent it");
     assert!(!changes(&mut node, 1, 1_800), "it has its answer");
     assert!(changes(&mut node, 2, 1_900));
-    assert!(node.answer_wait() > Span::secs(1), "900 ms, much more than before");
+    assert!(node.look().answer_wait() > Span::secs(1), "900 ms, much more than before");
     assert_eq!(node.due(at(1_900)), Some(at(2_000)), "this one is waited for as long as before");
     node.ask(at(2_000), 3);
-    let wait = node.answer_wait();
+    let wait = node.look().answer_wait();
     assert_eq!(node.due(at(2_000)), Some(at(2_000).after(wait)), "and the next one in full");
     node.on_grant(at(2_100), 3, &Grant::Leased(terms(100, 50, 0)));
     assert!(!changes(&mut node, 3, 2_200), "it has its answer");
@@ -46,7 +46,7 @@ fn nearby_each_order_to_lower_is_answered_though_a_renewal_is_under_way() {
         node.on_grant(at(seq * 100 + 80), seq, &Grant::Leased(terms(100, 50, 0)));
     }
     // Nearly all answers take no longer than the interval of orders.
-    assert_eq!(node.round_trip().nearly_all(), Span::millis(200));
+    assert_eq!(node.look().round_trip().nearly_all(), Span::millis(200));
     node.ask(at(500), 3);
     node.on_lower(at(510), Rate::whole(100));
     assert_eq!(node.due(at(510)), Some(at(510)));

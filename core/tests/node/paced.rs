@@ -34,7 +34,8 @@ fn starts(node: &mut NodeGroup, from: u64, costs: &[i64]) -> Vec<u64> {
         if started.len() == costs.len() {
             break;
         }
-        let next = node.next_poll().unwrap_or_else(|| panic!("nobody wakes those who wait at {ms} ms"));
+        let next =
+            node.look().next_poll().unwrap_or_else(|| panic!("nobody wakes those who wait at {ms} ms"));
         assert!(next > at(ms), "a wake-up for nothing at {ms} ms");
     }
     started
@@ -109,17 +110,31 @@ fn an_operation_above_the_burst_is_refused() {
     assert_eq!(node.acquire(at(10), Ru::whole(1_000), at(60_000)), Ok(Acquired::Now(Admitted::Paid)));
 }
 
+/// A thread spends what the bucket holds, which makes up for looks that come late, and no more.
 #[test]
-fn no_thread_draws_a_batch_and_nobody_asks_for_a_lump() {
+fn threads_draw_from_the_little_that_is_saved_up() {
+    let terms = LeaseTerms { cap: Ru::whole(500), ..paced() };
+    let mut node = node(LeaseTerms { rate: Rate::whole(100_000), ..terms });
+    let drawn: Vec<_> = std::iter::from_fn(|| node.draw(at(1_000), Ru::whole(1))).collect();
+    let sum = drawn.iter().fold(Ru::ZERO, |sum, batch| sum + batch.tokens);
+    assert!(drawn.len() > 2 && sum < Ru::whole(500), "{drawn:?}");
+    // While they hold it, the rate puts nothing in its place.
+    let rest = (0..500).filter(|_| node.try_acquire(at(2_000), Ru::whole(1)).is_ok()).count();
+    assert!(Ru::whole(i64::try_from(rest).unwrap()) <= Ru::whole(501) - sum, "{rest} beside {sum}");
+    assert_eq!(node.draw(at(2_000), Ru::whole(1)), None);
+}
+
+#[test]
+fn nobody_asks_for_a_lump() {
     let mut node = node(paced());
-    assert_eq!(node.draw(at(10), Ru(1)), None);
+    assert_eq!(node.draw(at(10), Ru::whole(1)), None, "less than sixteen operations");
     let costs = [1_000, 900];
     for cost in costs {
         let _ = node.acquire(at(10), Ru::whole(cost), at(60_000));
     }
     let ask = node.ask(at(11), 2);
     assert_eq!((ask.beside, ask.backlog), (Ru::ZERO, Ru::whole(900) + ask.debt));
-    assert_eq!(node.next_poll(), Some(at(9_000).after(Span(1_005_001))));
+    assert_eq!(node.look().next_poll(), Some(at(9_000).after(Span(1_005_001))));
 }
 
 /// One that waits for a lump when the limit becomes paced, and one that fits the bucket.

@@ -48,7 +48,7 @@ fn settling_refunds_or_owes_and_debt_is_paid_before_anyone_else() {
     assert_eq!(node.state(at(1)).available, Ru::whole(16));
     assert_eq!(node.try_acquire(at(1), Ru::whole(6)), Ok(Admitted::Paid));
     node.settle(at(1), Ru::whole(6), &used(21));
-    assert_eq!((node.state(at(1)).debt, node.worst_debt()), (Ru::whole(5), Ru::whole(5)));
+    assert_eq!((node.state(at(1)).debt, node.look().worst_debt()), (Ru::whole(5), Ru::whole(5)));
     assert!(matches!(node.try_acquire(at(400), Ru(1)), Err(Refusal::Throttled { .. })));
     assert_eq!(node.try_acquire(at(602), Ru::whole(1)), Ok(Admitted::Paid));
     assert_eq!((node.consumption().ru().clamped(), node.consumption().operations), (Ru::whole(25), 2));

@@ -22,7 +22,7 @@ fn without_a_limit_everything_is_admitted_and_counted_until_the_lease_ends() {
         assert_eq!(node.try_acquire(at(10), Ru::MAX), Ok(Admitted::Paid));
         node.settle(at(20), Ru::whole(1), &used(7));
     }
-    assert_eq!((node.state(at(20)).debt, node.worst_debt()), (Ru::ZERO, Ru::ZERO));
+    assert_eq!((node.state(at(20)).debt, node.look().worst_debt()), (Ru::ZERO, Ru::ZERO));
     assert_eq!((node.consumption().ru().clamped(), node.consumption().operations), (Ru::whole(21), 3));
     assert_eq!(node.try_acquire(at(4_999), Ru::MAX), Ok(Admitted::Paid));
     assert!(matches!(node.try_acquire(at(5_000), Ru(1)), Err(Refusal::Unavailable { .. })));
@@ -49,9 +49,9 @@ fn a_late_answer_without_a_rate_lengthens_a_lease_without_one_and_shortens_none(
     // They would end at 4 s, 5 s and 6 s.
     assert_eq!(node.on_grant(at(4_100), 2, &free(3)), Heard::Ignored);
     assert_eq!(node.on_grant(at(4_100), 3, &free(3)), Heard::Ignored);
-    assert_eq!(node.lease_end(), Some(at(5_000)));
+    assert_eq!(node.look().lease_end(), Some(at(5_000)));
     assert_eq!(node.on_grant(at(4_100), 4, &free(3)), Heard::Extended);
-    assert_eq!(node.lease_end(), Some(at(6_000)));
+    assert_eq!(node.look().lease_end(), Some(at(6_000)));
     assert_eq!(node.try_acquire(at(5_999), Ru::whole(1)), Ok(Admitted::Paid));
 }
 
@@ -63,7 +63,7 @@ fn a_late_answer_without_a_rate_lengthens_no_lease_on_one() {
     assert_eq!(node.on_grant(at(4_100), 2, &free(5)), Heard::Ignored);
     let state = node.state(at(4_100));
     assert_eq!((state.lease, state.rate), (LeaseState::Leased, Rate::whole(100)));
-    assert_eq!(node.lease_end(), Some(at(5_000)));
+    assert_eq!(node.look().lease_end(), Some(at(5_000)));
 }
 
 #[test]

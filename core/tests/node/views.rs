@@ -31,24 +31,24 @@ fn a_check_answers_as_an_admission_would_and_changes_nothing() {
 #[test]
 fn what_remains_is_the_bucket_and_the_lump_and_never_less_than_nothing() {
     let mut node = node(LeaseTerms { fill: Ru::whole(30), ..terms(0, 50, 20) });
-    assert_eq!(node.remaining(), Some(Ru::whole(50)));
+    assert_eq!(node.look().remaining(), Some(Ru::whole(50)));
     node.charge(at(1), &used(45));
-    assert_eq!(node.remaining(), Some(Ru::whole(5)));
+    assert_eq!(node.look().remaining(), Some(Ru::whole(5)));
     node.charge(at(1), &used(45));
-    assert_eq!(node.remaining(), Some(Ru::ZERO), "40 RU are owed");
+    assert_eq!(node.look().remaining(), Some(Ru::ZERO), "40 RU are owed");
     node.ask(at(10), 2);
     node.on_grant(at(11), 2, &free(5));
-    assert_eq!(node.remaining(), None, "without a limit");
+    assert_eq!(node.look().remaining(), None, "without a limit");
 }
 
 #[test]
 fn the_largest_operation_that_fits_is_what_the_last_answer_said() {
     let mut node = NodeGroup::new(at(0), NodeConfig::default());
-    assert_eq!(node.max_fit(), Ru::MAX, "nobody knows");
+    assert_eq!(node.look().max_fit(), Ru::MAX, "nobody knows");
     node.ask(at(0), 1);
     node.on_grant(at(1), 1, &Grant::Leased(terms(100, 50, 0)));
-    assert_eq!(node.max_fit(), Ru::whole(1_000));
+    assert_eq!(node.look().max_fit(), Ru::whole(1_000));
     node.ask(at(100), 2);
     node.on_grant(at(101), 2, &free(5));
-    assert_eq!(node.max_fit(), Ru::MAX, "without a limit");
+    assert_eq!(node.look().max_fit(), Ru::MAX, "without a limit");
 }

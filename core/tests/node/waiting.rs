@@ -13,7 +13,7 @@ fn waiters_are_served_in_order_and_nobody_overtakes() {
     let second = queued(node.acquire(at(2), Ru::whole(1), at(2_000)));
     assert!(matches!(node.try_acquire(at(50), Ru::whole(1)), Err(Refusal::Throttled { .. })));
     assert_eq!(node.poll(at(70)), None, "8 RU are not there yet, and 1 RU waits behind them");
-    assert_eq!(node.next_deadline(at(70)), Some(at(81)));
+    assert_eq!(node.look().next_deadline(at(70)), Some(at(81)));
     assert_eq!(node.poll(at(81)), Some((first, Ok(Admitted::Paid))));
     assert_eq!(node.poll(at(81)), None);
     assert_eq!(node.poll(at(91)), Some((second, Ok(Admitted::Paid))));
@@ -197,7 +197,7 @@ fn ten_thousand_waiters_are_served_first_come_first_served() {
     let mut served = Vec::new();
     let (mut now, mut seq) = (at(1), 1);
     while served.len() < ids.len() {
-        now = node.next_deadline(now).unwrap().max(now);
+        now = node.look().next_deadline(now).unwrap().max(now);
         while let Some((id, outcome)) = node.poll(now) {
             assert_eq!(outcome, Ok(Admitted::Paid));
             served.push(id);

@@ -15,7 +15,8 @@ mod requests;
 mod rolling;
 mod world;
 
-use tidegate_core::node::{Acquired, Refusal};
+use tidegate_core::node::{Acquired, Batch, NodeGroup, Refusal, Spent};
+use tidegate_core::quota::Unit;
 use tidegate_core::units::{Ru, Span};
 use world::{AMOUNT, CALM, Chances, FLUSH, ROUGH, STEP, World};
 
@@ -72,15 +73,57 @@ fn a_share_ends_with_its_window() {
     assert!(world.windows[1].0 > Ru::whole(200), "{:?}", world.windows);
 }
 
-/// What a thread spends on its own is counted late.
+/// What threads spend on their own counts as spent from the moment on at which they may.
 #[test]
-fn threads_draw_no_batches_under_a_quota() {
+fn threads_spend_no_more_than_the_share() {
+    for (seed, unit) in (0..u64::from(seeds(20))).zip([Unit::Ru, Unit::Requests].into_iter().cycle()) {
+        let mut world = World::of(unit, seed, 8, Chances { batches: 50, cancels: 5, ..ROUGH });
+        world.run(3, |now, node| if (now.0 / 3_000_000 + node as u64).is_multiple_of(3) { 900 } else { 50 });
+        for (window, (settled, _)) in world.windows.iter().enumerate() {
+            assert!(*settled <= AMOUNT, "seed {seed}, window {window}: {settled} of {AMOUNT}");
+        }
+    }
+}
+
+#[test]
+fn with_threads_a_calm_window_is_used_up_all_the_same() {
+    for (unit, least) in [(Unit::Ru, AMOUNT.scale(995, 1_000)), (Unit::Requests, AMOUNT)] {
+        for nodes in [1, 3, 8] {
+            let mut world = World::of(unit, 1, nodes, Chances { batches: 100, ..CALM });
+            world.run(3, |_, _| 900);
+            for (window, (settled, _)) in world.windows.iter().enumerate() {
+                let of = format!("{unit:?}, {nodes} nodes, window {window}: {settled}");
+                assert!((least..=AMOUNT).contains(settled), "{of}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_batch_is_a_quarter_of_what_is_left_and_ends_with_the_window() {
     let mut world = World::new(1, 1, CALM);
     world.run(1, |_, _| 100);
+    let end = world.ends;
+    while world.now.after(Span::millis(50)) < end {
+        world.now = world.now.after(STEP);
+        world.pass(&|_, _| 50);
+    }
     let now = world.now;
-    let group = &mut world.nodes[0].group;
-    assert!(group.state(now).available > Ru::whole(20));
-    assert_eq!(group.draw(now, Ru(1)), None);
+    let group = world.nodes[0].gather(now);
+    let left = |group: &mut NodeGroup| group.quota_left(now, Ru::ZERO, 0).map(|quota| quota.left);
+    let before = left(group);
+    let batch = group.draw(now, Ru(1)).unwrap();
+    assert_eq!(batch.operations, Batch::ANY, "RU are counted");
+    assert!(batch.until > now && batch.until <= end, "{:?} of {end:?}", batch.until);
+    assert_eq!(left(group), before, "nobody can tell yet what of it is used");
+    let next = group.draw(now, Ru(1)).unwrap();
+    assert!(next.tokens < batch.tokens, "{next:?} after {batch:?}");
+    for batch in [batch, next] {
+        group.put_back(now, &Spent { drawn: batch.tokens, left: batch.tokens, ..Spent::default() });
+    }
+    assert_eq!(left(group), before);
+    assert_eq!(group.draw(now, batch.tokens), None, "less than sixteen operations");
+    assert_eq!(group.draw(end, Ru(1)), None, "the window has ended");
 }
 
 #[test]

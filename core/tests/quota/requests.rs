@@ -1,7 +1,7 @@
 //! The same of quotas of requests: an operation counts when it begins, whatever it costs.
 
 use tidegate_core::exchange::{Allowance, Ask, Enforcement, Grant, LeaseTerms, Spending};
-use tidegate_core::node::{Admitted, Estimate, NodeConfig, NodeGroup, Refusal};
+use tidegate_core::node::{Admitted, Estimate, NodeConfig, NodeGroup, Refusal, Spent};
 use tidegate_core::quota::Unit;
 use tidegate_core::units::{Rate, Ru, Span, Time};
 use tidegate_core::usage::{Consumption, RuParts};
@@ -196,4 +196,23 @@ fn the_last_request_can_begin_so_a_quota_is_spent_without_it() {
     }
     // The last of RU is less than an operation costs.
     assert!(Unit::Ru.is_spent(Ru::whole(99), Ru::whole(100)));
+}
+
+/// A thread that may begin so many operations begins no more, and those that it did not begin are there again.
+#[test]
+fn threads_are_lent_operations() {
+    let mut node = node();
+    leased(&mut node, at(1), 7, 100);
+    let batch = node.draw(at(2), Ru::ZERO).unwrap();
+    assert_eq!(batch.operations, 25);
+    let part =
+        Spent { drawn: batch.tokens, left: batch.tokens, operations: 25, begun: 5, ..Spent::default() };
+    node.put_back(at(3), &part);
+    assert_eq!(used(&mut node, 4), Ru::whole(5));
+    // 95 are left, of which threads hold so many.
+    let out: Vec<_> = std::iter::from_fn(|| node.draw(at(5), Ru::ZERO)).collect();
+    let lent = out.iter().map(|batch| batch.operations).collect::<Vec<_>>();
+    assert_eq!(lent, [23, 18], "a quarter of what is left each time, and sixteen or none");
+    let refused = (0..100).filter(|_| node.try_acquire(at(6), Ru::ZERO).is_err()).count();
+    assert_eq!(refused, 100 - (95 - 23 - 18));
 }

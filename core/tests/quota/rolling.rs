@@ -94,7 +94,8 @@ fn no_interval_has_more_whatever_is_killed() {
     let (mut sum, mut times) = (0, 0);
     for seed in 0..u64::from(seeds(12)) {
         let unit = if seed % 2 == 0 { Unit::Ru } else { Unit::Requests };
-        let mut world = World::rolling(unit, seed, 8, Chances { cancels: 5, ..ROUGH });
+        let batches = if seed % 4 < 2 { 0 } else { 50 };
+        let mut world = World::rolling(unit, seed, 8, Chances { cancels: 5, batches, ..ROUGH });
         let left = run(&mut world, 200, in_turns);
         let most = worst(&world.charges, MINUTE);
         assert!(most <= AMOUNT, "seed {seed}, {unit:?}: {most} of {AMOUNT}");

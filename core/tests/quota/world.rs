@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tidegate_core::engine::{Engine, EngineConfig};
 use tidegate_core::exchange::{Ask, Grant};
 use tidegate_core::group::{ClientId, GroupId, GroupSpec};
-use tidegate_core::node::{Acquired, Admitted, NodeConfig, NodeGroup, WaiterId};
+use tidegate_core::node::{Acquired, Admitted, Batch, NodeConfig, NodeGroup, Spent, WaiterId};
 use tidegate_core::quota::{Opening, QuotaView, Unit, window_number};
 use tidegate_core::units::{Rate, Ru, Span, Time};
 use tidegate_core::usage::{Consumption, RuParts};
@@ -27,6 +27,56 @@ pub(crate) struct Node {
     /// Operations under way.
     pub(crate) running: Vec<Running>,
     pub(crate) cut_off_until: Time,
+    /// Out with a thread.
+    batch: Option<(Batch, Spent)>,
+}
+
+impl Node {
+    /// The machine, whole: what its thread holds comes back first.
+    pub(crate) fn gather(&mut self, now: Time) -> &mut NodeGroup {
+        if let Some((_, spent)) = self.batch.take() {
+            self.group.put_back(now, &spent);
+        }
+        &mut self.group
+    }
+
+    /// Has the thread draw a batch for operations of about this cost.
+    fn draw(&mut self, now: Time, cost: Ru) {
+        self.gather(now);
+        let spent = |batch: Batch| Spent {
+            drawn: batch.tokens,
+            left: batch.tokens,
+            operations: batch.operations,
+            ..Spent::default()
+        };
+        self.batch = self.group.draw(now, cost).map(|batch| (batch, spent(batch)));
+    }
+
+    /// Whether the thread pays for an operation.
+    fn pays(&mut self, now: Time, cost: Ru) -> bool {
+        let Some((batch, spent)) = &mut self.batch else { return false };
+        let pays = now < batch.until && spent.left >= cost && spent.begun < batch.operations;
+        if pays {
+            spent.left -= cost;
+            spent.arrived += cost;
+            spent.begun += 1;
+        }
+        pays
+    }
+
+    /// Whether the thread takes in what an operation cost.
+    fn settles(&mut self, now: Time, estimate: Ru, used: &Consumption) -> bool {
+        let Some((batch, spent)) = &mut self.batch else { return false };
+        let left = spent.left + estimate - used.ru();
+        let fits =
+            if used.ru() > estimate { left >= Ru::ZERO && now < batch.until } else { left <= spent.drawn };
+        if fits {
+            spent.left = left;
+            spent.actual.charged = spent.actual.charged.plus(&used.charged);
+            spent.actual.operations += used.operations;
+        }
+        fits
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -89,13 +139,15 @@ pub(crate) struct Chances {
     pub(crate) overruns: u64,
     /// Of a hundred operations, those that never run.
     pub(crate) cancels: u64,
+    /// Of a hundred operations that no thread pays for, those with which one draws a batch.
+    pub(crate) batches: u64,
 }
 
 pub(crate) const CALM: Chances =
-    Chances { kills: 0, cuts: 0, crashes: 0, losses: 0, overruns: 0, cancels: 0 };
+    Chances { kills: 0, cuts: 0, crashes: 0, losses: 0, overruns: 0, cancels: 0, batches: 0 };
 /// Of a hundred thousand steps, each.
 pub(crate) const ROUGH: Chances =
-    Chances { kills: 3, cuts: 6, crashes: 2, losses: 30, overruns: 0, cancels: 0 };
+    Chances { kills: 3, cuts: 6, crashes: 2, losses: 30, overruns: 0, cancels: 0, batches: 0 };
 
 pub(crate) const WINDOW: Span = Span::secs(20);
 pub(crate) const AMOUNT: Ru = Ru::whole(2_000);
@@ -147,6 +199,7 @@ impl World {
             waiting: BTreeMap::new(),
             running: Vec::new(),
             cut_off_until: Time(0),
+            batch: None,
         }
     }
 
@@ -222,7 +275,7 @@ impl World {
         self.reopen();
         (self.asks, self.answers) = (Vec::new(), Vec::new());
         for node in &mut self.nodes {
-            node.group.on_session_lost(self.now);
+            node.gather(self.now).on_session_lost(self.now);
         }
     }
 
@@ -272,7 +325,7 @@ impl World {
         let orders = self.engine.take_lowers();
         for order in orders {
             let node = self.nodes.iter_mut().find(|node| node.client == order.client);
-            node.into_iter().for_each(|node| node.group.on_lower(now, order.rate_at_most));
+            node.into_iter().for_each(|node| node.gather(now).on_lower(now, order.rate_at_most));
         }
         for (at, index, seq, grant, client) in answers {
             if at > now {
@@ -281,7 +334,7 @@ impl World {
                 && self.nodes[index].client == client
                 && self.nodes[index].cut_off_until <= now
             {
-                self.nodes[index].group.on_grant(now, seq, &grant);
+                self.nodes[index].gather(now).on_grant(now, seq, &grant);
             }
         }
     }
@@ -324,7 +377,8 @@ impl World {
         let node = &mut self.nodes[index];
         if node.group.due(now).is_some_and(|due| due <= now) {
             node.seq += 1;
-            let (seq, ask, client) = (node.seq, node.group.ask(now, node.seq), node.client);
+            let (seq, client) = (node.seq, node.client);
+            let ask = node.gather(now).ask(now, seq);
             let cut_off = node.cut_off_until > now;
             let at = self.later();
             if !cut_off && !self.below(self.chance.losses, 1_000) {
@@ -336,7 +390,7 @@ impl World {
     fn end(&mut self, index: usize, running: Running) {
         let Running { began, estimate, cost, window, .. } = running;
         if self.below(self.chance.cancels, 100) {
-            self.nodes[index].group.give_back(self.now, began, estimate);
+            self.nodes[index].gather(self.now).give_back(self.now, began, estimate);
             if self.unit == Unit::Requests && window == self.windows.len() {
                 self.settled -= Unit::REQUEST;
                 self.charges.push((began, Ru::ZERO - Unit::REQUEST));
@@ -344,7 +398,10 @@ impl World {
             return;
         }
         let used = Consumption { charged: RuParts::flat(cost), operations: 1, ..Consumption::default() };
-        self.nodes[index].group.settle(self.now, estimate, &used);
+        let (now, node) = (self.now, &mut self.nodes[index]);
+        if !node.settles(now, estimate, &used) {
+            node.gather(now).settle(now, estimate, &used);
+        }
         if self.unit == Unit::Ru {
             self.settled += cost;
             self.charges.push((self.now, cost));
@@ -359,7 +416,16 @@ impl World {
         let over = self.below(self.chance.overruns, 100);
         let cost = if over { estimate + estimate } else { estimate.scale(part, 100) };
         let deadline = self.now.after(Span::secs(2));
-        match self.nodes[index].group.acquire(self.now, estimate, deadline) {
+        if self.nodes[index].pays(self.now, estimate) {
+            return self.start(index, estimate, cost);
+        }
+        if self.chance.batches > 0 && self.below(self.chance.batches, 100) {
+            self.nodes[index].draw(self.now, estimate);
+            if self.nodes[index].pays(self.now, estimate) {
+                return self.start(index, estimate, cost);
+            }
+        }
+        match self.nodes[index].gather(self.now).acquire(self.now, estimate, deadline) {
             Ok(Acquired::Now(_)) => self.start(index, estimate, cost),
             Ok(Acquired::Queued(id)) => {
                 self.nodes[index].waiting.insert(id, (estimate, cost));

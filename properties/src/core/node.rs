@@ -164,7 +164,7 @@ impl System {
                 let cost = node.waiting.remove(&(*id, waiter)).expect("only who waits is told an outcome");
                 served.extend(outcome.is_ok().then_some((*id, cost)));
             }
-            assert!(machine.next_deadline(now).is_none_or(|at| at >= Time(0)));
+            assert!(machine.look().next_deadline(now).is_none_or(|at| at >= Time(0)));
         }
         for (id, cost) in served {
             self.admitted(index, id, cost);
@@ -186,8 +186,10 @@ impl System {
     pub(super) fn close_books(&mut self, index: usize) {
         let Some(node) = self.nodes.get(index) else { return };
         let client = node.client();
-        let books =
-            node.groups.iter().map(|(id, machine)| (*id, *machine.consumption(), machine.worst_debt()));
+        let books = node
+            .groups
+            .iter()
+            .map(|(id, machine)| (*id, *machine.consumption(), machine.look().worst_debt()));
         for (id, consumption, debt) in books.collect::<Vec<_>>() {
             self.charged.insert((client, id), consumption);
             for level in self.levels(id) {

@@ -77,7 +77,7 @@ impl Model {
         let debts = state.nodes.iter().zip(&state.books.dead_debt).enumerate();
         debts
             .filter(|(node, _)| self.runs_below(*node, group))
-            .map(|(_, (machine, dead))| machine.group.worst_debt() + *dead)
+            .map(|(_, (machine, dead))| machine.group.look().worst_debt() + *dead)
             .sum()
     }
 

@@ -225,7 +225,7 @@ impl Model {
                 books.dead.push((client(node, machine.incarnation), group, total));
             }
             if let Some(debt) = books.dead_debt.get_mut(node) {
-                *debt += machine.group.worst_debt();
+                *debt += machine.group.look().worst_debt();
             }
         });
         machine.change(|machine| {
@@ -251,7 +251,7 @@ impl Model {
                             machine.leased_until = machine.asked.after(terms.ttl);
                         }
                     } else if heard == Heard::Extended {
-                        machine.leased_until = machine.group.lease_end().unwrap_or(clock);
+                        machine.leased_until = machine.group.look().lease_end().unwrap_or(clock);
                     }
                 }
                 Order::Granted(_, None) => {}

@@ -130,7 +130,7 @@ impl Node {
     pub(super) fn die(&mut self, has_journal: bool) {
         self.tally();
         for (at, group) in std::mem::take(&mut self.groups) {
-            *self.owed.entry(at).or_default() += group.worst_debt();
+            *self.owed.entry(at).or_default() += group.look().worst_debt();
         }
         if !has_journal {
             self.reports.lose();
@@ -151,7 +151,7 @@ impl Node {
     /// The most that all its incarnations ever owed in a group and below it.
     pub(super) fn overrun(&self, group: usize) -> Ru {
         let owed = |at| self.owed.get(&at).copied().unwrap_or_default();
-        let owes = |at| self.groups.get(&at).map(NodeGroup::worst_debt).unwrap_or_default();
+        let owes = |at| self.groups.get(&at).map(|group| group.look().worst_debt()).unwrap_or_default();
         tree(group).map(|at| owed(at) + owes(at)).sum()
     }
 

@@ -182,7 +182,7 @@ impl Node {
         for (at, group) in &mut self.groups {
             if group.due(clock).is_some_and(|due| due <= clock) {
                 let ask: Ask = group.ask(clock, seq);
-                answer_within = group.answer_wait().max(answer_within);
+                answer_within = group.look().answer_wait().max(answer_within);
                 let proof = self.proofs.get(at).cloned().unwrap_or_default();
                 entries.push(EntryIn { group: KINDS[*at].name.to_owned(), ask: Ok((ask, proof)) });
                 groups.push(*at);
@@ -277,7 +277,7 @@ impl Node {
     /// When something is to be done without a message.
     pub(super) fn next_wake(&self, now: u64) -> u64 {
         let clock = self.clock(now);
-        let polls = self.groups.values().filter_map(|group| group.next_poll());
+        let polls = self.groups.values().filter_map(|group| group.look().next_poll());
         let mut next = polls.min().map_or(u64::MAX, |at| self.true_time(at)).min(self.session.due());
         if self.session.state == State::Open {
             let due = self.groups.values().filter_map(|group| group.due(clock)).min();

@@ -119,10 +119,10 @@ impl Bucket {
         taken
     }
 
-    /// Draws a batch for a thread to spend on its own: a quarter of what is above an eighth of the bucket, because
-    /// other threads come, too. `None` when that is less than `least`.
-    pub(super) fn draw(&mut self, least: Ru) -> Option<Ru> {
-        let batch = (self.tokens - self.cap().scale(1, 8)).or_zero().scale(1, 4);
+    /// Draws a batch of at most `most` for a thread to spend on its own: a quarter of what is above an eighth of the
+    /// bucket, because other threads come, too. `None` when that is less than `least`.
+    pub(super) fn draw(&mut self, least: Ru, most: Ru) -> Option<Ru> {
+        let batch = (self.tokens - self.cap().scale(1, 8)).or_zero().scale(1, 4).min(most);
         if batch < least {
             return None;
         }

@@ -192,18 +192,14 @@ impl Budget {
         }
     }
 
-    /// Draws a batch for a thread to spend on its own, and returns it with the end of the lease. `None` when that is
-    /// less than `least`.
-    pub(crate) fn draw(&mut self, least: Ru) -> Option<(Ru, Time)> {
-        let end = self.right.expires()?;
-        let batch = match self.right.state() {
-            LeaseState::Unlimited => Some(Ru::MAX),
-            // What a thread holds would be spent at once.
-            _ if self.right.is_paced() => None,
-            _ if self.hand.debt() == Ru::ZERO => self.hand.bucket_mut().draw(least),
+    /// Draws a batch of a lease for a thread to spend on its own, of at most `most`. `None` when that is less than
+    /// `least`.
+    pub(crate) fn draw(&mut self, least: Ru, most: Ru) -> Option<Ru> {
+        match self.right.state() {
+            LeaseState::Unlimited => Some(most),
+            LeaseState::Leased if self.hand.debt() == Ru::ZERO => self.hand.bucket_mut().draw(least, most),
             _ => None,
-        };
-        Some((batch?, end))
+        }
     }
 
     /// Takes back a batch of `drawn`, of which `left` is unspent. A batch drawn from a lease that ended is gone.
