@@ -19,6 +19,7 @@
 mod cells;
 mod rolling;
 
+pub(crate) use cells::Cells;
 pub use cells::{CELLS, cell};
 
 use crate::engine::Engine;
@@ -28,7 +29,6 @@ use crate::index::Slot;
 use crate::lease::Lease;
 use crate::tree::{Chain, Tree};
 use crate::units::{Rate, Ru, Span, Time};
-use cells::Cells;
 
 /// Percent of a quota of RU from which on it is spent: the last of it is less than an operation costs, and is never used.
 /// With 98, groups with small operations count as spent that go on for a while.

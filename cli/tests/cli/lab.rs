@@ -159,6 +159,27 @@ fn a_file_is_replayed_under_settings_in_force_and_proposed_with_a_page() {
 }
 
 #[test]
+fn a_quota_that_rolls_is_replayed_and_one_of_requests_needs_their_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("usage.csv");
+    let lines: String = (0..610).map(|second| format!("{second},10,5\n")).collect();
+    std::fs::write(&file, format!("time,ru,operations\n{lines}")).unwrap();
+    // 30 of each 61 seconds.
+    for quota in ["quota=300 per rolling minute", "quota=150 requests per rolling minute"] {
+        let set = ["--set", "rate=100", "--set", quota, "--recorded", quota, "--recorded", "rate=100"];
+        let answer = replayed(&file, &[&set[..], &["--patience", "1us"]].concat());
+        for row in rows(&answer, 1) {
+            assert_eq!(row["RU throttled"], "50.81 %");
+            assert!(row["quota"].as_str().unwrap().ends_with(" in any 60s"), "{row}");
+        }
+    }
+    std::fs::write(&file, "time,ru\n0,10\n1,10\n").unwrap();
+    let asked = ["--set", "rate=5", "--set", "quota=5 requests per rolling day"];
+    let run = support::run(&[&["lab", "what-if", "--from", file.to_str().unwrap()], &asked[..]].concat());
+    assert!(support::err(&run).contains("needs the number of operations"), "{run:?}");
+}
+
+#[test]
 fn a_log_of_requests_and_the_history_of_a_controller_are_replayed() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("access.log");

@@ -210,13 +210,6 @@ impl Asked {
         patience: Option<Span>,
         bearable: Option<Span>,
     ) -> Result<Self, AdminError> {
-        let rolls = |definition: &Definition| definition.quota.as_ref().is_some_and(|quota| quota.rolls);
-        if rolls(after) {
-            let message = "a quota with a rolling window is not replayed, because samples do not say when within them it \
-                           was used, and so not when it returns; write \"none\" to replay the rate alone, or a quota \
-                           without \"rolling\"";
-            return Err(AdminError::invalid("quota", message));
-        }
         let settings = |definition: &Definition| {
             let (spec, quota) = (definition.spec(None), None);
             let patience = patience.or(definition.max_wait).unwrap_or(PATIENCE);
@@ -228,7 +221,7 @@ impl Asked {
             AdminError::invalid("ru_per_sec", message)
         })?;
         Ok(Self {
-            current: settings(before).filter(|_| !rolls(before)),
+            current: settings(before),
             proposed,
             bearable: bearable.unwrap_or(BEARABLE),
             quotas: [before.quota.clone(), after.quota.clone()],
@@ -262,6 +255,14 @@ impl Asked {
 fn windows(quota: &Quota, record: &Record) -> Result<Windows, AdminError> {
     let (first, last) = (record.samples().first(), record.samples().last());
     let from = first.map_or(0, |sample| sample.start.0 / 1_000_000);
+    let requests = || quota.amount.0.checked_div(Unit::REQUEST.0).unwrap_or(0).unsigned_abs();
+    if quota.rolls {
+        let length = Span::secs(quota.window_length(from));
+        return Ok(match quota.unit {
+            Unit::Ru => Windows::rolling(quota.amount, length),
+            Unit::Requests => Windows::rolling_requests(requests(), length),
+        });
+    }
     let to = last.map_or(0, |sample| sample.end().0.div_ceil(1_000_000));
     let mut begins = Vec::new();
     let mut begin = quota.window_end(from);
@@ -276,10 +277,7 @@ fn windows(quota: &Quota, record: &Record) -> Result<Windows, AdminError> {
     }
     Ok(match quota.unit {
         Unit::Ru => Windows::new(quota.amount, begins),
-        Unit::Requests => {
-            let requests = quota.amount.0.checked_div(Unit::REQUEST.0).unwrap_or(0);
-            Windows::requests(requests.unsigned_abs(), begins)
-        }
+        Unit::Requests => Windows::requests(requests(), begins),
     })
 }
 

@@ -1,9 +1,11 @@
 //! Quotas with a window that rolls over the wire: what nodes of every build are told, and what operators read.
 
 use serde_json::json;
+use tidegate_console::quantity::percent;
 use tidegate_proto::v1;
 
-use crate::support::{Lab, Node, entry, group};
+use super::console::Browser;
+use crate::support::{Lab, Node, entry, group, report};
 
 fn quota(text: &str) -> v1::Group {
     v1::Group { quota: text.to_owned(), ..group("shop", "100") }
@@ -106,7 +108,7 @@ async fn operators_read_that_it_rolls_and_what_is_used_is_kept_over_a_restart() 
 }
 
 #[tokio::test]
-async fn what_is_wrong_names_the_remedy_and_a_what_if_of_it_is_refused() {
+async fn what_is_wrong_names_the_remedy() {
     let lab = Lab::start().await;
     create(&lab, "1000 per rolling hour").await;
     for (text, words) in [
@@ -118,9 +120,42 @@ async fn what_is_wrong_names_the_remedy_and_a_what_if_of_it_is_refused() {
         let known = words.iter().skip(1).all(|word| answer.to_string().contains(word));
         assert!(status == 400 && known, "{text}: {status} {answer}");
     }
-    let (status, answer) = lab.http("GET", "/v1/groups/shop/what-if?ru_per_sec=5", None).await;
-    assert!(
-        status == 400 && answer.to_string().contains("rolling window is not replayed"),
-        "{status}: {answer}"
-    );
+}
+
+#[tokio::test]
+async fn a_what_if_replays_it_in_force_and_proposed_on_every_surface() {
+    let lab = Lab::start().await;
+    let shop = v1::Group { quota: "150 requests per rolling hour".into(), ..group("shop", "1000") };
+    let create = v1::CreateGroupRequest { group: Some(shop), if_not_exists: false };
+    lab.admin().await.create_group(create).await.unwrap();
+    let mut node = Node::connect(&lab, "node", 1).await.unwrap();
+    node.report(vec![report("shop", 1, 600)]).await;
+    let throttled = |outcome: &Option<v1::WhatIfOutcome>| {
+        let outcome = outcome.clone().unwrap();
+        let ppm = [outcome.even, outcome.at_once].map(|figures| figures.unwrap().throttled_ppm);
+        (outcome.quota, ppm)
+    };
+    for (proposed, ppm) in [("330 per rolling hour", 450_000), ("420 requests per rolling day", 300_000)] {
+        let wish = v1::WhatIfRequest {
+            group: "shop".into(),
+            quota: proposed.into(),
+            ..v1::WhatIfRequest::default()
+        };
+        let reply = lab.admin().await.what_if(wish).await.unwrap().into_inner();
+        let in_force = "150 requests per rolling hour".to_owned();
+        assert_eq!(throttled(&reply.current), (in_force, [750_000; 2]));
+        assert_eq!(throttled(&reply.proposed), (proposed.to_owned(), [ppm; 2]));
+        let path = format!("/v1/groups/shop/what-if?quota={}", proposed.replace(' ', "%20"));
+        let (status, body) = lab.http("GET", &path, None).await;
+        assert_eq!((status, body), (200, serde_json::to_value(&reply).unwrap()));
+    }
+    let revision = lab.running.service().definitions().group("shop").unwrap().group.revision.to_string();
+    let mut browser = Browser::at(&lab.running);
+    browser.get("/console/groups/shop/edit").await;
+    let fields = [("name", "shop"), ("expected_revision", &revision), ("quota", "330 per rolling hour")];
+    let page = browser.post("/console/what-if", &fields).await;
+    let said = format!("throttled <b>{}</b> of the RU", percent(450_000));
+    assert!(page.status == 200 && page.text.contains("330 per rolling hour"), "{page:?}");
+    assert!(page.text.contains(&said), "{said}: {page:?}");
+    lab.running.shutdown().await.unwrap();
 }

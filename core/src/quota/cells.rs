@@ -47,7 +47,7 @@ impl Cells {
     }
 
     /// When that leaves which is charged now.
-    fn leaves(&self, now: Time) -> Time {
+    pub(crate) fn leaves(&self, now: Time) -> Time {
         let cell = self.cell();
         Time(now.0 / cell * cell).after(Span(cell)).after(self.length)
     }

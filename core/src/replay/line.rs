@@ -1,5 +1,6 @@
 //! Operations that wait in line before a policy, in the order of arrival.
 
+use super::grid::{Grid, parts_within};
 use super::held::{Moments, Offer, Steady};
 use super::pressed::{Parts, Run};
 use super::record::Costs;
@@ -98,72 +99,100 @@ impl<'w, P: Steady> Line<'w, P> {
     ) -> Result<bool, ReplayError> {
         budget.spend()?;
         let costs = sample.costs();
-        let count = costs.count;
         self.offer(end, sample, &costs);
         if costs.before(1) > self.largest.0 {
             // None of them fits.
             return Ok(hear(Part::Refused(sample.amount)));
         }
-        let most = count.min(sample.length.0);
-        if spread == Spread::Even && self.passes((sample, &costs), (0, MOST.min(most)), budget)? {
+        let most = costs.count.min(sample.length.0);
+        let grid = |moments| Grid { sample, costs: &costs, moments };
+        let finest = grid(MOST.min(most));
+        if spread == Spread::Even && self.passes(&finest, 0, true, budget)? > 0 {
             return Ok(hear(Part::Started(sample.amount, Span(0))));
         }
-        let moments = match spread {
-            Spread::Even => sample.length.0.div_ceil(self.pause.0).clamp(FEWEST, MOST).min(most),
-            Spread::AtOnce => 1,
+        let grid = match spread {
+            Spread::Even => grid(sample.length.0.div_ceil(self.pause.0).clamp(FEWEST, MOST).min(most)),
+            Spread::AtOnce => grid(1),
         };
         let mut moment = 0;
-        while moment < moments {
-            // A burst that was short at first may suffice from here on.
-            if moment > 0 && self.passes((sample, &costs), (moment, moments), budget)? {
-                let before = Ru(costs.before(part_of(count, moment, moments)));
-                return Ok(hear(Part::Started(sample.amount - before, Span(0))));
-            }
-            let Some(decided) = self.rush((sample, &costs), (moment, moments), budget, hear)? else {
-                return Ok(false);
-            };
-            moment += decided;
-            if decided > 0 {
-                continue;
-            }
-            let first = part_of(count, moment, moments);
-            let arrival = sample.start.after(Span(part_of(sample.length.0, moment, moments)));
-            let operations = (first, part_of(count, moment + 1, moments));
-            if !self.arrive(&costs, operations, arrival, budget, hear)? {
-                return Ok(false);
-            }
-            moment += 1;
+        while moment < grid.moments {
+            let Some(decided) = self.decide(&grid, moment, budget, hear)? else { return Ok(false) };
+            moment = decided;
         }
         Ok(true)
+    }
+
+    /// Decides one moment of a sample or some. Returns the one that follows, unless the replay ends.
+    fn decide(
+        &mut self,
+        grid: &Grid<'_>,
+        moment: u64,
+        budget: &mut Budget,
+        hear: &mut dyn FnMut(Part) -> bool,
+    ) -> Result<Option<u64>, ReplayError> {
+        // A burst that was short at first may suffice from here on, or a quota for a while.
+        if moment > 0 || self.quota.is_some() {
+            let end = self.passes(grid, moment, false, budget)?;
+            if end > moment {
+                let goes_on = hear(Part::Started(grid.cost(end) - grid.cost(moment), Span(0)));
+                return Ok(goes_on.then_some(end));
+            }
+        }
+        let begins = self.begins_to_fit(grid, moment);
+        if begins > moment {
+            let refused = grid.cost(begins) - grid.cost(moment);
+            return Ok((!refused.is_positive() || hear(Part::Refused(refused))).then_some(begins));
+        }
+        let Some(decided) = self.rush(grid, moment, budget, hear)? else { return Ok(None) };
+        if decided > 0 {
+            return Ok(Some(moment + decided));
+        }
+        let operations = (grid.before(moment), grid.before(moment + 1));
+        let goes_on = self.arrive(grid.costs, operations, grid.arrival(moment), budget, hear)?;
+        Ok(goes_on.then_some(moment + 1))
+    }
+
+    /// The first moment from one on whose operations may start in time by the quota: before it, not one of them does.
+    fn begins_to_fit(&mut self, grid: &Grid<'_>, moment: u64) -> u64 {
+        let Some(quota) = &mut self.quota else { return moment };
+        let turn = grid.arrival(moment).max(self.free);
+        quota.fits(turn, grid.costs.least(), 1).map_or(grid.moments, |fits| {
+            let first = Time(fits.0.saturating_sub(self.patience.0));
+            grid.first_at(first).max(moment)
+        })
     }
 
     /// Decides some moments of an even sample together, from one of them on. Returns how many, unless the replay ends.
     fn rush(
         &mut self,
-        (sample, costs): (&Sample, &Costs),
-        (moment, moments): (u64, u64),
+        grid: &Grid<'_>,
+        moment: u64,
         budget: &mut Budget,
         hear: &mut dyn FnMut(Part) -> bool,
     ) -> Result<Option<u64>, ReplayError> {
-        if self.quota.is_some() || self.patience > Span(0) && !self.is_drained {
+        if self.patience > Span(0) && !self.is_drained {
             return Ok(Some(0));
         }
-        let begin = |whole| part_of(whole, moment, moments);
-        let (cost, end) = costs.alike(begin(costs.count));
+        let Grid { sample, costs, moments } = *grid;
+        let (cost, end) = costs.alike(grid.before(moment));
         let until = if end == costs.count { moments } else { parts_within(costs.count, end, moments) };
+        let until = match &mut self.quota {
+            None => until,
+            Some(quota) => until.min(quota.within(grid, moment, self.patience)),
+        };
         let left = until.saturating_sub(moment);
         if left < 2 || !cost.is_positive() {
             return Ok(Some(0));
         }
         let run = Run {
-            first: sample.start.after(Span(begin(sample.length.0))),
+            first: grid.arrival(moment),
             moments: left,
             gaps: Parts::new(sample.length.0, moment, moments),
             counts: Parts::new(costs.count, moment, moments),
             cost,
             patience: self.patience,
             parts: self.parts,
-            most: Ru(costs.before(costs.count.div_ceil(moments))),
+            most: grid.most(),
         };
         let mut goes_on = true;
         let mut started = |amount, wait| goes_on &= hear(Part::Started(amount, wait));
@@ -171,6 +200,9 @@ impl<'w, P: Steady> Line<'w, P> {
         if ran.moments == 0 {
             self.is_drained = false;
             return Ok(Some(0));
+        }
+        if let Some(quota) = &mut self.quota {
+            quota.take(run.first, run.costs(ran.started), ran.started);
         }
         self.free = ran.free.unwrap_or(self.free);
         let refused = run.costs(run.counts.sum(ran.moments) - ran.started);
@@ -191,44 +223,48 @@ impl<'w, P: Steady> Line<'w, P> {
         self.policy.offer(&mut self.state, sample.start, Offer::Some(rate, Ru(costs.before(1))));
     }
 
-    /// Whether all of an even sample starts as it arrives, from one of its moments on, and lets it.
+    /// Lets all start as it arrives, from one moment of an even sample on, up to the first at which the quota may not
+    /// let it. Returns that one; the first, if it cannot be said without a look at each, or if the `whole` is asked for
+    /// and that does not start.
     fn passes(
         &mut self,
-        (sample, costs): (&Sample, &Costs),
-        (moment, moments): (u64, u64),
+        grid: &Grid<'_>,
+        moment: u64,
+        whole: bool,
         budget: &mut Budget,
-    ) -> Result<bool, ReplayError> {
-        let arrival = |moment| sample.start.after(Span(part_of(sample.length.0, moment, moments)));
-        let cost = |moment| costs.before(part_of(costs.count, moment, moments));
-        let first = arrival(moment);
+    ) -> Result<u64, ReplayError> {
+        let first = grid.arrival(moment);
         if self.free > first {
-            return Ok(false);
+            return Ok(moment);
         }
         let ease = Moments {
             first,
             last: first,
-            gap: Span(sample.length.0.checked_div(moments).unwrap_or(0)),
-            most: Ru(costs.before(costs.count.div_ceil(moments.max(1)))),
+            gap: Span(grid.sample.length.0.checked_div(grid.moments).unwrap_or(0)),
+            most: grid.most(),
             before: Ru::ZERO,
             cost: Ru::ZERO,
         };
         if !self.policy.is_at_ease(&self.state, &ease) {
-            return Ok(false);
+            return Ok(moment);
         }
-        let last = moments.saturating_sub(1);
-        let (at, begin, end) = (arrival(last), cost(moment), cost(last));
-        let amount = Ru(sample.amount.0 - begin);
-        let passing = Moments { last: at, before: Ru(end - begin), cost: Ru(sample.amount.0 - end), ..ease };
-        let count = costs.count - part_of(costs.count, moment, moments);
-        let fits = |quota: &Open<'_>| !quota.turns(first, at) && quota.fits(at, amount, count) == Some(at);
-        if !self.quota.as_ref().is_none_or(fits) || !self.policy.pass(&mut self.state, &passing, budget)? {
-            return Ok(false);
+        let end = match &mut self.quota {
+            None => grid.moments,
+            Some(quota) => quota.until(grid, moment, budget)?,
+        };
+        if end <= moment || whole && end < grid.moments {
+            return Ok(moment);
+        }
+        let (at, begin, before) = (grid.arrival(end - 1), grid.cost(moment), grid.cost(end - 1));
+        let passing = Moments { last: at, before: before - begin, cost: grid.cost(end) - before, ..ease };
+        if !self.policy.pass(&mut self.state, &passing, budget)? {
+            return Ok(moment);
         }
         if let Some(quota) = &mut self.quota {
-            quota.take(at, amount, count);
+            quota.pass(grid, (moment, end));
         }
         self.free = at;
-        Ok(true)
+        Ok(end)
     }
 
     /// Operations of one moment: what may start at once, then what may in time, in some parts. The others are refused.
@@ -240,9 +276,12 @@ impl<'w, P: Steady> Line<'w, P> {
         budget: &mut Budget,
         hear: &mut dyn FnMut(Part) -> bool,
     ) -> Result<bool, ReplayError> {
-        let room = self.policy.room(&self.state, arrival.max(self.free), arrival.after(self.patience));
-        match (room, &self.quota) {
-            (Some([prompt, in_time]), None) => {
+        let turn = arrival.max(self.free);
+        let room = self.policy.room(&self.state, turn, arrival.after(self.patience));
+        let all = (Ru(costs.before(end) - costs.before(first)), end - first);
+        let is_bound = self.quota.as_mut().is_some_and(|quota| quota.fits(turn, all.0, all.1) != Some(turn));
+        match room.filter(|_| !is_bound) {
+            Some([prompt, in_time]) => {
                 budget.spend()?;
                 let last = first + costs.within(first, end - first, in_time);
                 let (mut part, waiting) =
@@ -257,7 +296,7 @@ impl<'w, P: Steady> Line<'w, P> {
                     (first, part) = (first + part, 0);
                 }
             }
-            _ => {
+            None => {
                 let Some(after) = self.try_all(costs, (first, end), arrival, budget, hear)? else {
                     return Ok(false);
                 };
@@ -284,8 +323,13 @@ impl<'w, P: Steady> Line<'w, P> {
         while first < end && size > 0 {
             size = size.min(end - first);
             let turn = arrival.max(self.free);
+            let one = Ru(costs.before(first + 1) - costs.before(first));
+            let mut quota = self.quota.as_mut();
+            if quota.as_mut().is_some_and(|quota| quota.fits(turn, one, 1).is_none_or(|fits| fits > latest)) {
+                break;
+            }
             // What is left of a window starts before those who wait for the next one.
-            let mut part = match self.quota.as_ref().map(|quota| quota.left(turn)) {
+            let mut part = match quota.map(|quota| quota.left(turn)) {
                 None => size,
                 Some(Left::Ru(left)) => costs.within(first, size, left).max(1),
                 Some(Left::Requests(left)) => size.min(left).max(1),
@@ -320,7 +364,7 @@ impl<'w, P: Steady> Line<'w, P> {
         budget.spend()?;
         let latest = arrival.after(self.patience);
         let mut turn = arrival.max(self.free);
-        if let Some(quota) = &self.quota {
+        if let Some(quota) = &mut self.quota {
             let Some(fits) = quota.fits(turn, cost, count) else { return Ok(None) };
             turn = fits;
         }
@@ -337,19 +381,4 @@ impl<'w, P: Steady> Line<'w, P> {
         }
         Ok(start)
     }
-}
-
-/// How many of so many equal parts of a whole end up to a place in it.
-fn parts_within(whole: u64, place: u64, parts: u64) -> u64 {
-    let fits = (u128::from(place) + 1) * u128::from(parts);
-    u64::try_from((fits - 1) / u128::from(whole.max(1))).unwrap_or(parts).min(parts)
-}
-
-/// Where the part of this number begins, of so many equal parts.
-pub(super) fn part_of(whole: u64, number: u64, parts: u64) -> u64 {
-    if let Some(at) = whole.checked_mul(number) {
-        return at.checked_div(parts.max(1)).unwrap_or(at);
-    }
-    let at = u128::from(whole) * u128::from(number) / u128::from(parts.max(1));
-    u64::try_from(at).unwrap_or(u64::MAX)
 }

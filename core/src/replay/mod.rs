@@ -12,11 +12,13 @@
 
 mod classes;
 mod compare;
+mod grid;
 mod held;
 mod line;
 mod pressed;
 mod queued;
 mod record;
+mod rolling;
 mod search;
 mod tally;
 #[cfg(test)]
@@ -83,7 +85,7 @@ pub struct Settings {
     pub burst: Option<Ru>,
     /// How long operations wait before they are refused.
     pub patience: Span,
-    /// What may be used in each window of a calendar; the first one is taken for unused.
+    /// What may be used in each window of a calendar or in one that rolls; the first one is taken for unused.
     pub quota: Option<Windows>,
 }
 
@@ -112,7 +114,8 @@ impl Settings {
             Shape::TokenBucket => half.0.saturating_add(self.patience.0),
             Shape::Paced | Shape::WarmUp { .. } => self.patience.0.max(250_000),
         };
-        Span(pause.max(1))
+        let most = self.quota.as_ref().map_or(Span(u64::MAX), Windows::pause);
+        Span(pause.max(1)).min(most)
     }
 }
 

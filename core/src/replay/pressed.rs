@@ -321,7 +321,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::replay::line::part_of;
+    use crate::replay::grid::part_of;
 
     proptest! {
         #[test]

@@ -83,6 +83,11 @@ impl Costs {
         (Ru(i64::try_from(self.share.saturating_add(more)).unwrap_or(i64::MAX)), end)
     }
 
+    /// What the cheapest one costs.
+    pub(super) fn least(&self) -> Ru {
+        Ru(i64::try_from(self.share).unwrap_or(i64::MAX))
+    }
+
     /// How many of so many operations from the first one on cost no more than an amount together.
     pub(super) fn within(&self, first: u64, operations: u64, amount: Ru) -> u64 {
         // Mostly all of them fit, or not one, which is seen without a division.

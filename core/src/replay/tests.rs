@@ -1,5 +1,6 @@
 mod month;
 mod pressed;
+mod quotas;
 mod warming;
 
 use proptest::prelude::*;

@@ -1,0 +1,60 @@
+//! Moments at equal distances in a sample, each with its part of the operations.
+
+use super::record::Costs;
+use super::{Ru, Sample, Span, Time};
+
+/// They, from the begin of the sample on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Grid<'s> {
+    pub(super) sample: &'s Sample,
+    pub(super) costs: &'s Costs,
+    /// How many there are.
+    pub(super) moments: u64,
+}
+
+impl Grid<'_> {
+    /// When the moment of this number is; after the last one, the end of the sample.
+    pub(super) fn arrival(&self, moment: u64) -> Time {
+        self.sample.start.after(Span(part_of(self.sample.length.0, moment, self.moments)))
+    }
+
+    /// How many operations come before it.
+    pub(super) fn before(&self, moment: u64) -> u64 {
+        part_of(self.costs.count, moment, self.moments)
+    }
+
+    /// What these cost.
+    pub(super) fn cost(&self, moment: u64) -> Ru {
+        Ru(self.costs.before(self.before(moment)))
+    }
+
+    /// What comes at one moment at most.
+    pub(super) fn most(&self) -> Ru {
+        Ru(self.costs.before(self.costs.count.div_ceil(self.moments.max(1))))
+    }
+
+    /// The first moment at a time or later; their number if there is none.
+    pub(super) fn first_at(&self, at: Time) -> u64 {
+        let (into, length) = (at.since(self.sample.start).0, self.sample.length.0.max(1));
+        if let Some(place) = into.checked_mul(self.moments) {
+            return place.div_ceil(length).min(self.moments);
+        }
+        let place = (u128::from(into) * u128::from(self.moments)).div_ceil(length.into());
+        u64::try_from(place).unwrap_or(u64::MAX).min(self.moments)
+    }
+}
+
+/// How many of so many equal parts of a whole end up to a place in it.
+pub(super) fn parts_within(whole: u64, place: u64, parts: u64) -> u64 {
+    let fits = (u128::from(place) + 1) * u128::from(parts);
+    u64::try_from((fits - 1) / u128::from(whole.max(1))).unwrap_or(parts).min(parts)
+}
+
+/// Where the part of this number begins, of so many equal parts.
+pub(super) fn part_of(whole: u64, number: u64, parts: u64) -> u64 {
+    if let Some(at) = whole.checked_mul(number) {
+        return at.checked_div(parts.max(1)).unwrap_or(at);
+    }
+    let at = u128::from(whole) * u128::from(number) / u128::from(parts.max(1));
+    u64::try_from(at).unwrap_or(u64::MAX)
+}
