@@ -4,7 +4,7 @@
 //! The group wants 500 RU/s in the mean, from 200 by night to 800 by day, and up to a fifth more or less. A cap of 620
 //! RU/s is above that for half of the time, one of 480 for a third.
 
-use tidegate_core::replay::{Budget, Record, RecordError, Sample, Settings, Shape, compare};
+use tidegate_core::replay::{Budget, Record, RecordError, Sample, Settings, Shape, Windows, compare};
 use tidegate_core::units::{Rate, Ru, Span, Time};
 
 use super::clock::Stopwatch;
@@ -40,7 +40,27 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
         }
         cases.push((format!("{rate} RU/s, paced"), settings(Shape::Paced, rate, 100, 250), &record));
     }
+    for patience in [0, 50] {
+        // A cap that minutes are over for most of the time.
+        let shape = Shape::WarmUp { period: Span::secs(10), factor: 10 };
+        let name = format!("300 RU/s, {shape}, {patience} ms");
+        cases.push((name, settings(shape, 300, 100, patience), &record));
+    }
+    for (name, quota) in rolling() {
+        let settings = Settings { quota: Some(quota), ..settings(Shape::TokenBucket, 620, 100, 250) };
+        cases.push((format!("620 RU/s, {name}"), settings, &record));
+    }
     cases.iter().map(|(name, settings, record)| measured(&setting, name, settings, record)).collect()
+}
+
+/// Quotas that roll, of five sixths of what is wanted in the mean, so that they are used up for a while each day.
+fn rolling() -> [(&'static str, Windows); 3] {
+    let length = |minutes: u64| Span::secs(minutes * 60);
+    [
+        ("1,500,000 RU per rolling hour", Windows::rolling(Ru::whole(1_500_000), length(60))),
+        ("36,000,000 RU per rolling day", Windows::rolling(Ru::whole(36_000_000), length(1_440))),
+        ("1,500,000 requests per rolling hour", Windows::rolling_requests(1_500_000, length(60))),
+    ]
 }
 
 fn settings(shape: Shape, rate: i64, burst_percent: i64, patience_ms: u64) -> Settings {
@@ -79,6 +99,6 @@ mod tests {
     #[test]
     fn every_case_has_an_answer() {
         let rows = run(&Setting { rounds: 1, ..Setting::QUICK }).unwrap();
-        assert_eq!(rows.len(), 2 * (3 * 4 + 1 + 5 + 1));
+        assert_eq!(rows.len(), 2 * (3 * 4 + 1 + 5 + 1) + 2 + 3);
     }
 }

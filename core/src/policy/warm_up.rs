@@ -124,6 +124,9 @@ impl WarmUp {
     /// The rate of the curve with what a key has in store: between a `factor` of the full rate and that, rounded down, and
     /// never zero.
     pub fn rate(&self, state: &WarmUpState) -> Rate {
+        if state.stored <= self.threshold {
+            return Rate(i64::try_from(self.rate).unwrap_or(Rate::MAX.0));
+        }
         let span = (self.most - self.threshold) >> self.coarse;
         let above = state.stored.saturating_sub(self.threshold).div_ceil(1 << self.coarse).min(span);
         let rate = self.rate * span / (span + (self.factor - 1) * above);

@@ -10,16 +10,24 @@ use super::tally::shorter;
 use super::{Budget, ReplayError, Span};
 
 /// Moments in which so many operations start, by ranges of their slack.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Class {
     count: u64,
     /// Where ranges begin, and the moments in each.
     ranges: Vec<(u64, u64)>,
 }
 
-/// All of them. Amounts are millionths of a micro-RU.
+/// All of them. Which ranges there are takes as long to reckon as to count the moments of a minute, so that they are kept
+/// from one run to the next.
 #[derive(Clone, Debug)]
 pub(super) struct Classes {
+    terms: Terms,
+    classes: Vec<Class>,
+}
+
+/// On which the ranges depend, and what is gained from one moment to the next. Amounts are millionths of a micro-RU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Terms {
     rate: u64,
     cost: u64,
     /// What comes while an operation waits as long as it may.
@@ -27,7 +35,6 @@ pub(super) struct Classes {
     parts: u64,
     /// Operations that start in a time between two moments, and what is over: of both lengths.
     gains: [(u64, u64); 2],
-    classes: Vec<Class>,
 }
 
 /// How the last of some moments ended.
@@ -42,18 +49,12 @@ pub(super) struct Last {
 }
 
 impl Classes {
-    /// Of a run; `None` where several operations start in a microsecond, or numbers are too large.
-    pub(super) fn of(rate: i128, run: &Run) -> Option<Self> {
-        let (rate, cost) = (u64::try_from(rate).ok()?, u64::try_from(fine(run.cost)).ok()?);
-        let gained = |span: u64| rate.checked_mul(span);
-        let (waited, most) = (gained(run.patience.0)?, gained(run.gaps.least().checked_add(1)?)?);
-        let fits = waited.checked_add(most)?.checked_add(cost)? < 1 << 62;
-        let gains =
-            [most - rate, most].map(|gained| Some((gained.checked_div(cost)?, gained.checked_rem(cost)?)));
-        let [Some(least), Some(more)] = gains else { return None };
-        let classes =
-            Self { rate, cost, waited, parts: run.parts, gains: [least, more], classes: Vec::new() };
-        (fits && cost >= rate).then_some(classes)
+    /// Of a run, those kept if they are the same; `None` where several operations start in a microsecond, or numbers are
+    /// too large.
+    pub(super) fn of(rate: i128, run: &Run, kept: Option<Self>) -> Option<Self> {
+        let terms = Terms::of(rate, run)?;
+        let kept = kept.filter(|kept| Terms { gains: terms.gains, ..kept.terms } == terms);
+        Some(Self { terms, classes: kept.map_or_else(Vec::new, |kept| kept.classes) })
     }
 
     /// Counts so many moments after one that left so much.
@@ -64,46 +65,82 @@ impl Classes {
         mut slack: u64,
         budget: &mut Budget,
     ) -> Result<Last, ReplayError> {
-        let mut last = Last::default();
-        for moment in 0..moments {
+        let (mut last, begin, first_gap) = (Last::default(), slack, gaps);
+        let (mut moment, mut is_first_round) = (0, true);
+        while moment < moments {
             if moment.is_multiple_of(MOMENTS_A_DECISION) {
                 budget.spend()?;
             }
-            let [least, more] = self.gains;
-            let (count, over) = if gaps.advance() > gaps.least() { more } else { least };
-            last.there = i128::from(slack) + i128::from(count * self.cost + over) - i128::from(self.waited);
-            slack += over;
-            last.count = count + u64::from(slack >= self.cost);
-            slack -= if slack >= self.cost { self.cost } else { 0 };
-            last.started += last.count;
-            let class = match self.classes.iter().position(|class| class.count == last.count) {
-                Some(class) => class,
-                None => {
-                    self.classes.push(self.class(last.count));
-                    self.classes.len() - 1
-                }
-            };
-            let ranges = self.classes.get_mut(class).map(|class| &mut class.ranges);
-            let range = ranges.and_then(|ranges| {
-                let after = ranges.partition_point(|(begin, _)| *begin <= slack);
-                ranges.get_mut(after.saturating_sub(1))
-            });
-            if let Some((_, moments)) = range {
-                *moments += 1;
+            self.step(&mut gaps, &mut slack, &mut last);
+            moment += 1;
+            if is_first_round && slack == begin && gaps == first_gap {
+                // From here on all comes again.
+                let rounds = moments.checked_div(moment).unwrap_or(1);
+                self.repeat(rounds);
+                (last.started, moment, is_first_round) = (last.started * rounds, moment * rounds, false);
             }
         }
         Ok(last)
     }
 
-    /// Says how long the parts of all moments waited that were counted.
-    pub(super) fn tell(&self, run: &Run, started: Started<'_>) {
-        for class in &self.classes {
-            for (slack, moments) in class.ranges.iter().filter(|(_, moments)| *moments > 0) {
-                self.parts(class.count, *slack, &mut |size, short| {
-                    started(run.costs(size * moments), Span(self.wait(short, *slack)));
+    /// Counts the next moment.
+    fn step(&mut self, gaps: &mut Parts, slack: &mut u64, last: &mut Last) {
+        let Terms { cost, waited, gains: [least, more], .. } = self.terms;
+        let (count, over) = if gaps.advance() > gaps.least() { more } else { least };
+        last.there = i128::from(*slack) + i128::from(count * cost + over) - i128::from(waited);
+        *slack += over;
+        last.count = count + u64::from(*slack >= cost);
+        *slack -= if *slack >= cost { cost } else { 0 };
+        last.started += last.count;
+        let class = match self.classes.iter().position(|class| class.count == last.count) {
+            Some(class) => class,
+            None => {
+                self.classes.push(self.terms.class(last.count));
+                self.classes.len() - 1
+            }
+        };
+        let ranges = self.classes.get_mut(class).map(|class| &mut class.ranges);
+        let range = ranges.and_then(|ranges| {
+            let after = ranges.partition_point(|(begin, _)| begin <= slack);
+            ranges.get_mut(after.saturating_sub(1))
+        });
+        if let Some((_, moments)) = range {
+            *moments += 1;
+        }
+    }
+
+    /// Counts all that was counted so many times.
+    fn repeat(&mut self, rounds: u64) {
+        for (_, moments) in self.classes.iter_mut().flat_map(|class| &mut class.ranges) {
+            *moments *= rounds;
+        }
+    }
+
+    /// Says how long the parts of all moments waited that were counted, and forgets these.
+    pub(super) fn tell(&mut self, run: &Run, started: Started<'_>) {
+        let terms = self.terms;
+        for class in &mut self.classes {
+            for (slack, moments) in class.ranges.iter_mut().filter(|(_, moments)| *moments > 0) {
+                terms.parts(class.count, *slack, &mut |size, short| {
+                    started(run.costs(size * *moments), Span(terms.wait(short, *slack)));
                 });
+                *moments = 0;
             }
         }
+    }
+}
+
+impl Terms {
+    fn of(rate: i128, run: &Run) -> Option<Self> {
+        let (rate, cost) = (u64::try_from(rate).ok()?, u64::try_from(fine(run.cost)).ok()?);
+        let gained = |span: u64| rate.checked_mul(span);
+        let (waited, most) = (gained(run.patience.0)?, gained(run.gaps.least().checked_add(1)?)?);
+        let fits = waited.checked_add(most)?.checked_add(cost)? < 1 << 62;
+        let gains =
+            [most - rate, most].map(|gained| Some((gained.checked_div(cost)?, gained.checked_rem(cost)?)));
+        let [Some(least), Some(more)] = gains else { return None };
+        let terms = Self { rate, cost, waited, parts: run.parts, gains: [least, more] };
+        (fits && cost >= rate).then_some(terms)
     }
 
     fn class(&self, count: u64) -> Class {

@@ -9,6 +9,7 @@
 //! Where a burst is one second of the limit, this is close to one bucket; where it is five, gusts of some seconds find
 //! much less.
 
+use super::classes::Classes;
 use super::pressed::{Ran, Run, Started};
 use super::queued::Queue;
 use super::{Budget, Rate, ReplayError, Ru, Span, Time};
@@ -38,7 +39,7 @@ pub(super) trait Steady {
 
     /// Decides the first moments of a run together; none if the first one has to be decided by itself.
     fn rush(
-        &self,
+        &mut self,
         _: &mut Self::State,
         _free: Time,
         _: &Run,
@@ -96,10 +97,12 @@ pub(super) struct Moments {
 }
 
 /// The policy. Amounts are millionths of a micro-RU, which a micro-RU per second yields in a microsecond.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Held {
     pub(super) rate: i128,
     pub(super) burst: i128,
+    /// Of the last run whose waits were counted.
+    pub(super) classes: Option<Classes>,
 }
 
 /// What is where.
@@ -129,7 +132,7 @@ impl Held {
     /// [`SettingError`] names the setting, its value and what to give instead.
     pub(super) fn new(rate: Rate, burst: Ru) -> Result<Self, SettingError> {
         TokenBucket::new(rate, burst)?;
-        Ok(Self { rate: rate.0.into(), burst: fine(burst) })
+        Ok(Self { rate: rate.0.into(), burst: fine(burst), classes: None })
     }
 
     pub(super) fn at(&self, state: &HeldState, now: Time) -> HeldState {
@@ -164,7 +167,7 @@ impl Steady for Drained {
     }
 
     fn rush(
-        &self,
+        &mut self,
         state: &mut Self::State,
         free: Time,
         run: &Run,
@@ -177,7 +180,7 @@ impl Steady for Drained {
         }
         let (queued, at) = state.queue();
         let mut queue = Queue { at, queued: queued.cast_signed(), rate: self.rate.0.into() };
-        let ran = queue.run(free, run, false, budget, started)?;
+        let ran = queue.run(free, run, &mut |_, _| true, budget, started)?;
         *state = PacedState::of(queue.queued.unsigned_abs(), queue.at);
         Ok(ran)
     }
@@ -276,7 +279,7 @@ impl Steady for Held {
     }
 
     fn rush(
-        &self,
+        &mut self,
         state: &mut Self::State,
         free: Time,
         run: &Run,

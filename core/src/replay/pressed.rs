@@ -11,6 +11,8 @@ use super::{Budget, ReplayError, Ru, Span, Time};
 
 /// Moments that are decided by sums alone, for one decision of the budget, which takes about as long.
 pub(super) const MOMENTS_A_DECISION: u64 = 16;
+/// The same where the parts of each are told.
+const REFILLED_A_DECISION: u64 = 2;
 
 /// Moments at equal distances, each with its operations of one cost.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +69,7 @@ struct Turn {
 }
 
 /// The sizes of equal parts of a whole, one after another: those of [`part_of`], by sums.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Parts {
     least: u64,
     rest: u64,
@@ -81,8 +83,14 @@ impl Parts {
         let of = of.max(1);
         let (least, rest) = (whole.checked_div(of).unwrap_or(0), whole.checked_rem(of).unwrap_or(0));
         // Whole times number, by what of both is no multiple.
-        let over = u128::from(rest) * u128::from(number) % u128::from(of);
-        Self { least, rest, of, over: u64::try_from(over).unwrap_or(0) }
+        let over = match rest.checked_mul(number) {
+            Some(product) => product.checked_rem(of).unwrap_or(0),
+            None => {
+                let over = u128::from(rest) * u128::from(number) % u128::from(of);
+                u64::try_from(over).unwrap_or(0)
+            }
+        };
+        Self { least, rest, of, over }
     }
 
     /// The size of the next part.
@@ -115,7 +123,7 @@ impl Parts {
 impl Held {
     /// Decides the first moments of a run; none if the first one has to be decided by itself.
     pub(super) fn decide(
-        &self,
+        &mut self,
         state: &mut HeldState,
         free: Time,
         run: &Run,
@@ -127,8 +135,7 @@ impl Held {
             return self.without_waits(state, run, budget, started);
         }
         match self.pressed(state, free, run) {
-            None if run.parts > 1 => Ok(Ran::default()),
-            None => Ok(self.refilled(state, free, run, started).unwrap_or_default()),
+            None => Ok(self.refilled(state, free, run, budget, started)?.unwrap_or_default()),
             Some(first) if run.parts > 1 => self.in_parts(state, first, run, budget, started),
             Some(first) => {
                 let latest = run.last().after(run.patience);
@@ -144,7 +151,14 @@ impl Held {
 
     /// The moments of a run where each brings more than nodes' buckets hold, and the rest comes soon enough for all of it
     /// and until the next moment fills the buckets again.
-    fn refilled(&self, state: &mut HeldState, free: Time, run: &Run, started: Started<'_>) -> Option<Ran> {
+    fn refilled(
+        &self,
+        state: &mut HeldState,
+        free: Time,
+        run: &Run,
+        budget: &mut Budget,
+        started: Started<'_>,
+    ) -> Result<Option<Ran>, ReplayError> {
         let (cost, now) = (fine(run.cost), self.at(state, run.first));
         let [least, most] = [run.counts.least, run.counts.most()].map(|count| cost * i128::from(count));
         let wait = divided_up(most - now.cap, self.rate);
@@ -158,17 +172,47 @@ impl Held {
             || !all_wait
             || wait > i128::from(run.patience.0)
         {
-            return None;
+            return Ok(None);
         }
         let before = run.moments - 1;
         let count = run.counts.sum(run.moments);
+        if run.parts > 1 {
+            let (mut counts, mut pool) = (run.counts, now.pool);
+            for moment in 0..run.moments {
+                if moment.is_multiple_of(REFILLED_A_DECISION) {
+                    budget.spend()?;
+                }
+                let (all, there) = (i128::from(counts.advance()), now.cap + pool);
+                self.waits(run, all, (there, Span(0)), started);
+                pool = (there - all * cost).rem_euclid(self.rate);
+            }
+        }
         let taken = cost * i128::from(run.counts.sum(before)) - i128::from(before) * now.cap;
         let left = if before == 0 { now.pool } else { (now.pool - taken).rem_euclid(self.rate) };
         let last = cost * i128::from(count - run.counts.sum(before));
         let turn = Turn { at: run.last(), there: now.cap + left };
         let free = self.wait(state, turn, last);
-        started(run.costs(count), free.since(turn.at));
-        Some(Ran { moments: run.moments, started: count, free: Some(free) })
+        if run.parts <= 1 {
+            started(run.costs(count), free.since(turn.at));
+        }
+        Ok(Some(Ran { moments: run.moments, started: count, free: Some(free) }))
+    }
+
+    /// Says how long so many operations of a moment wait, beside the time until their turn, at which so much is there.
+    fn waits(&self, run: &Run, all: i128, (there, late): (i128, Span), started: Started<'_>) {
+        let cost = fine(run.cost);
+        // What is there starts at once, and the others in parts.
+        let (size, mut some) = (divided_up(all, i128::from(run.parts)), divided(there, cost).min(all));
+        let mut first = 0;
+        while first < all {
+            some = if some > 0 { some } else { size.min(all - first) };
+            first += some;
+            let missing = (first * cost - there).max(0);
+            let wait = u64::try_from(divided_up(missing, self.rate)).unwrap_or(u64::MAX);
+            let wait = Span(wait.saturating_add(late.0));
+            started(run.costs(u64::try_from(some).unwrap_or(u64::MAX)), wait);
+            some = 0;
+        }
     }
 
     /// When so much has started, more than is there; all that comes until then is for it.
@@ -206,33 +250,21 @@ impl Held {
 
     /// The moments of such a run, where it matters how long each part of a moment waits.
     fn in_parts(
-        &self,
+        &mut self,
         state: &mut HeldState,
         mut turn: Turn,
         run: &Run,
         budget: &mut Budget,
         started: Started<'_>,
     ) -> Result<Ran, ReplayError> {
-        let (cost, parts, mut gaps, mut arrival) =
-            (fine(run.cost), i128::from(run.parts), run.gaps, run.first);
+        let (cost, mut gaps, mut arrival) = (fine(run.cost), run.gaps, run.first);
         let mut ran = Ran::default();
         loop {
             budget.spend()?;
             let latest = arrival.after(run.patience);
             let in_time = turn.there + self.rate * i128::from(latest.since(turn.at).0);
             let all = divided(in_time, cost);
-            // What is there starts at once, and the others in parts.
-            let (size, mut some) = (divided_up(all, parts), divided(turn.there, cost));
-            let mut first = 0;
-            while first < all {
-                some = if some > 0 { some } else { size.min(all - first) };
-                first += some;
-                let missing = (first * cost - turn.there).max(0);
-                let wait = u64::try_from(divided_up(missing, self.rate)).unwrap_or(u64::MAX);
-                let start = turn.at.after(Span(wait));
-                started(run.costs(u64::try_from(some).unwrap_or(u64::MAX)), start.since(arrival));
-                some = 0;
-            }
+            self.waits(run, all, (turn.there, turn.at.since(arrival)), started);
             ran.moments += 1;
             ran.started += u64::try_from(all).unwrap_or(u64::MAX);
             let left = in_time - all * cost;
@@ -241,9 +273,12 @@ impl Held {
                 ran.free = Some(self.wait(state, turn, all * cost));
                 return Ok(ran);
             }
-            if let Some(mut classes) = Classes::of(self.rate, run).filter(|_| ran.moments == 1) {
+            let classes =
+                if ran.moments == 1 { Classes::of(self.rate, run, self.classes.take()) } else { None };
+            if let Some(mut classes) = classes {
                 let last = classes.count(others, gaps, u64::try_from(left).unwrap_or(0), budget)?;
                 classes.tell(run, started);
+                self.classes = Some(classes);
                 let late = divided_up((-last.there).max(0), self.rate);
                 let at = run.last().after(Span(u64::try_from(late).unwrap_or(0)));
                 let turn = Turn { at, there: last.there + self.rate * late };

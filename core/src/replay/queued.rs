@@ -18,25 +18,27 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Decides moments of a run; where `until_idle`, up to the first one before which nothing is queued for a while.
+    /// Decides moments of a run, up to one after which the rate changes. What is idle hears from which moment on it is, and
+    /// until which, and says whether the rate stays.
     pub(super) fn run(
         &mut self,
         free: Time,
         run: &Run,
-        until_idle: bool,
+        idle: &mut dyn FnMut(Time, Time) -> bool,
         budget: &mut Budget,
         started: Started<'_>,
     ) -> Result<Ran, ReplayError> {
         let (cost, mut gaps, mut counts, mut arrival) = (fine(run.cost), run.gaps, run.counts, run.first);
-        let (mut ran, mut free) = (Ran::default(), free);
-        while ran.moments < run.moments {
+        let (mut ran, mut free, mut stays) = (Ran::default(), free, true);
+        while ran.moments < run.moments && stays {
             if ran.moments.is_multiple_of(MOMENTS_A_DECISION) {
                 budget.spend()?;
             }
             let turn = arrival.max(free).max(self.at);
             let left = self.queued - self.rate * i128::from(turn.since(self.at).0);
-            if until_idle && left < 0 {
-                break;
+            if left < 0 {
+                let within = divided(self.queued, self.rate);
+                stays = idle(self.at.after(Span(u64::try_from(within).unwrap_or(u64::MAX))), turn);
             }
             let left = left.max(0);
             let wait = divided(left, self.rate);

@@ -114,7 +114,7 @@ impl Steady for Warming {
     }
 
     fn rush(
-        &self,
+        &mut self,
         state: &mut Self::State,
         free: Time,
         run: &Run,
@@ -124,9 +124,14 @@ impl Steady for Warming {
         if state.rate != self.full || is_enough(self.full, Span(run.gaps.least()), run.most) {
             return Ok(Ran::default());
         }
-        // Use at the full rate keeps it warm.
+        // Use at the full rate keeps it warm, and idle time may not.
         let mut queue = Queue { at: state.at, queued: state.queued, rate: self.full.0.into() };
-        let ran = queue.run(free, run, true, budget, started)?;
+        let mut idle = |from: Time, until: Time| {
+            self.used(state, from.since(state.at), self.full, true);
+            self.used(state, until.since(from), Rate::ZERO, false);
+            state.rate == self.full
+        };
+        let ran = queue.run(free, run, &mut idle, budget, started)?;
         self.used(state, queue.at.since(state.at), self.full, true);
         state.queued = queue.queued;
         Ok(ran)

@@ -123,6 +123,39 @@ proptest! {
     }
 }
 
+/// Settings as people give them: moments of a minute are equally far from each other, or nearly, and after some of them
+/// all comes again.
+const USUAL_PATIENCES: [u64; 7] = [0, 10, 50, 100, 125, 250, 1_000];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(192))]
+
+    #[test]
+    fn minutes_under_whole_rates_are_what_each_moment_by_itself_would_be(
+        rate in 20_i64..700,
+        burst_percent in prop::sample::select(&[5, 10, 20, 50, 100, 500][..]),
+        // In percent of the rate.
+        wanted in prop::collection::vec(20_u64..300, 1..6),
+        cost in prop::sample::select(&[1, 1, 1, 2, 7][..]),
+        patience in prop::sample::select(&USUAL_PATIENCES[..]),
+        hears_waits: bool,
+        shape in prop::sample::select(&[Shape::TokenBucket, Shape::TokenBucket, Shape::Paced, WARM_UP][..]),
+    ) {
+        let minute = |(minute, percent): (u64, u64)| {
+            let operations = rate.unsigned_abs() * 60 * percent / 100 / cost;
+            sample(minute * 60, 60, i64::try_from(operations * cost).unwrap(), operations)
+        };
+        let record = Record::new((0..).zip(wanted).map(minute).collect()).unwrap();
+        let burst = (rate * burst_percent / 100).max(1);
+        let settings = Settings { shape, ..bucket(rate, burst, Span::millis(patience)) };
+        let [together, by_itself] = both(&record, &settings, hears_waits);
+        prop_assert_eq!(&together.1, &by_itself.1);
+        if hears_waits || patience == 0 {
+            prop_assert_eq!(together.0, by_itself.0);
+        }
+    }
+}
+
 #[test]
 fn a_month_over_the_cap_takes_a_fraction_of_the_decisions() {
     let record = month::minutes(3);
