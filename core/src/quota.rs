@@ -176,6 +176,8 @@ pub struct Opening {
     pub durable: Ru,
     /// It rolls: `ends` is of no meaning, and what was granted, lost or not, is charged now.
     pub rolls: bool,
+    /// It rolls, and nodes may use what is lost until then: it is charged at that time.
+    pub lost_until: Time,
 }
 
 /// The quota of a group in its present window.
@@ -273,11 +275,12 @@ impl QuotaView {
 
 impl Quota {
     fn open(now: Time, unit: Unit, opening: &Opening) -> Self {
-        let Opening { number: window, ends, length, granted, lost, durable, rolls } = *opening;
+        let Opening { number: window, ends, length, granted, lost, durable, rolls, lost_until } = *opening;
         let (granted, lost) = (wide(granted), wide(lost.or_zero().min(granted)));
         let mut cells = rolls.then(|| Cells::new(length));
         if let Some(cells) = &mut cells {
-            cells.charge(now, granted - lost, lost);
+            cells.charge(now, granted - lost, 0);
+            cells.lose(now, lost_until, lost);
         }
         Self {
             window,

@@ -157,19 +157,18 @@ impl Controller {
     }
 
     /// Creates or alters a group.
-    pub(super) fn put_group(&self, id: GroupId, spec: &GroupSpec) -> Result<(), String> {
+    pub(super) fn put_group(&self, text: &v1::Group) -> Result<(), String> {
         let service = self.service()?;
-        let text = text(id, spec);
         let known = service.definitions().group(&text.name).is_ok();
         let done = if known {
             service.definitions().alter_group(
                 &actor(),
-                &text,
+                text,
                 &alterable().map(str::to_owned).collect::<Vec<_>>(),
                 0,
             )
         } else {
-            service.definitions().create_group(&actor(), &text, false)
+            service.definitions().create_group(&actor(), text, false)
         };
         done.map(drop).map_err(|error| error.to_string())
     }
@@ -367,8 +366,8 @@ pub(super) fn group(name: &str) -> Option<GroupId> {
     name.strip_prefix('g')?.parse().ok().map(GroupId)
 }
 
-/// The definition that says what a specification says.
-pub(super) fn text(id: GroupId, spec: &GroupSpec) -> v1::Group {
+/// The definition that says what a specification says, and whether the quota rolls.
+pub(super) fn text(id: GroupId, spec: &GroupSpec, rolls: bool) -> v1::Group {
     let named = |id: GroupId| GroupName::parse(&name(id)).ok();
     let definition = Definition {
         parent: spec.parent.and_then(named),
@@ -392,7 +391,7 @@ pub(super) fn text(id: GroupId, spec: &GroupSpec) -> v1::Group {
             amount,
             unit: spec.quota_unit,
             per: Period::Minute,
-            rolls: false,
+            rolls,
             zone: Zone::utc(),
         }),
         ..Definition::named(named(id).unwrap_or_else(GroupName::default_group))

@@ -1,6 +1,7 @@
 //! Groups and bindings, as the controller acknowledges them and the nodes hear of them.
 
 use tidegate_core::group::{GroupId, GroupSpec};
+use tidegate_proto::v1;
 
 use super::controller::text;
 use super::network::Message;
@@ -13,7 +14,7 @@ impl World {
     /// The controller refused it, is down, or died over it.
     pub fn put_group(&mut self, id: GroupId, spec: GroupSpec) -> Result<(), String> {
         self.listens()?;
-        let done = self.controller.put_group(id, &spec);
+        let done = self.controller.put_group(&self.text(id, &spec));
         if self.died() {
             self.doubtful = Some((id, Some(spec.clone())));
         }
@@ -25,6 +26,11 @@ impl World {
     /// A stopped controller does not answer, and the caller gives up before it goes on.
     fn listens(&self) -> Result<(), String> {
         if self.stalled() { Err("the controller is stopped".to_owned()) } else { Ok(()) }
+    }
+
+    /// The text of a group's definition.
+    pub(super) fn text(&self, id: GroupId, spec: &GroupSpec) -> v1::Group {
+        text(id, spec, self.charges.rolls(id))
     }
 
     /// A definition is in force.
@@ -97,11 +103,11 @@ impl World {
     pub(super) fn settle_doubt(&mut self) {
         let Some((id, change)) = self.doubtful.take() else { return };
         let found = self.controller.definition(id);
-        if found == self.specs.get(&id).map(|spec| text(id, spec)) {
+        if found == self.specs.get(&id).map(|spec| self.text(id, spec)) {
             return;
         }
         match change {
-            Some(spec) if found == Some(text(id, &spec)) => {
+            Some(spec) if found == Some(self.text(id, &spec)) => {
                 self.acknowledged(id, &spec);
             }
             None if found.is_none() => self.removed(id),

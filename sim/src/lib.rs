@@ -7,6 +7,8 @@
 mod books;
 mod cap;
 pub mod chaos;
+mod charges;
+mod clocks;
 mod controller;
 mod copies;
 mod counted;

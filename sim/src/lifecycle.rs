@@ -6,7 +6,6 @@ use tidegate_controller::service::Seen;
 use tidegate_core::group::GroupId;
 use tidegate_core::units::{Span, Time};
 
-use super::controller::text;
 use super::disk::Death;
 use super::network::Message;
 use super::world::{Event, Node, World, user};
@@ -194,8 +193,10 @@ impl World {
     /// Everything that was acknowledged must be there.
     fn judge_start(&mut self) {
         self.settle_doubt();
-        let lost =
-            self.specs.iter().find(|(id, spec)| self.controller.definition(**id) != Some(text(**id, spec)));
+        let lost = self
+            .specs
+            .iter()
+            .find(|(id, spec)| self.controller.definition(**id) != Some(self.text(**id, spec)));
         if let Some((id, spec)) = lost {
             let found = self.controller.definition(*id);
             self.violate(format!("group {} was acknowledged as {spec:?} and is {found:?}", id.0));

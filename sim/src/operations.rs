@@ -42,6 +42,7 @@ impl World {
                     group,
                     cost,
                     since: self.now,
+                    began: self.now,
                     fate,
                     over: false,
                     free: false,
@@ -107,6 +108,7 @@ impl World {
         self.fed(node, operation.group);
         let free = free && self.witness.shadowed.contains(&operation.group);
         let counted = self.begin_in_share(node, &operation, leased);
+        self.charge_begun(&operation);
         Operation { free, counted, ..operation }
     }
 
@@ -114,6 +116,7 @@ impl World {
         let Some(load) = self.loads.get(operation.load) else {
             return;
         };
+        let operation = Operation { began: self.now, ..operation };
         self.digest.outcome(self.now, node, &operation, Some(operation.over));
         let Fate { actual, lasts, undone, .. } = operation.fate;
         let actual = if undone { Ru::ZERO } else { actual };
@@ -149,11 +152,12 @@ impl World {
     fn settle(&mut self, node: usize, operation: Operation) {
         let Operation { group, cost: estimate, fate: Fate { actual, undone, .. }, .. } = operation;
         let now = self.clock(node);
+        let began = self.clock_at(node, operation.began);
         let machine = self.nodes.get_mut(node).and_then(|state| state.groups.get_mut(&group));
         let taken = if operation.over { Estimate::Over(estimate) } else { Estimate::Paid(estimate) };
         if let Some(machine) = machine {
             if undone {
-                machine.give_back(now, Time(0), taken);
+                machine.give_back(now, began, taken);
             } else {
                 let charged = RuParts::flat(actual);
                 machine.settle(now, taken, &Consumption { charged, operations: 1, ..Consumption::default() });
@@ -169,6 +173,7 @@ impl World {
             Ok(())
         });
         if !undone {
+            self.charge_ended(node, &operation, actual);
             self.spend_quota(group, actual, actual - estimate);
             self.owes_more(node, group, actual - estimate);
         }

@@ -89,6 +89,7 @@ impl World {
         self.longest_ttl = self.longest_ttl.max(spec.ttl);
         let (now, settled, limits) = (self.now, self.settled(), Limits::of(spec));
         self.changing_until = self.changing_until.max(settled);
+        self.charges.define(id, spec.quota, now, settled);
         match self.bounds.get_mut(&id) {
             None => drop(self.bounds.insert(id, Capped::new(now, limits))),
             Some(capped) if before.is_none() => capped.created(now, limits, settled),

@@ -5,6 +5,9 @@
 //! What an operation cost beyond its estimate counts in its node's share and in no sum: nobody could foresee it. An
 //! operation that began before its node had a share may end as one that has its estimate in it: what it did not need is
 //! forgiven.
+//!
+//! Shares of requests, and of windows that roll, are of the quota that is defined; what is used of them is judged by
+//! `charges`.
 
 use std::collections::BTreeMap;
 
@@ -12,6 +15,7 @@ use tidegate_controller::service::{Answer, EntryOut};
 use tidegate_core::exchange::{Allowance, Grant, Spending};
 use tidegate_core::group::GroupId;
 use tidegate_core::node::Heard;
+use tidegate_core::quota::Unit;
 use tidegate_core::units::{Ru, Span, Time};
 
 use super::controller::group;
@@ -127,7 +131,8 @@ impl Shares {
 
     /// A node took in an answer.
     fn take(&mut self, (node, id): (usize, GroupId), sent: Time, allowance: Option<Allowance>) {
-        let Some(Allowance { window, ceiling, resets_in, left, .. }) = allowance else {
+        let fixed = allowance.filter(|share| share.unit == Unit::Ru && !share.rolls);
+        let Some(Allowance { window, ceiling, resets_in, left, .. }) = fixed else {
             return self.drop_share(node, id);
         };
         self.numbers += 1;
@@ -174,13 +179,16 @@ impl World {
         let (Some(id), Answer::Grant(Grant::Leased(terms), _)) = (group(&entry.group), &entry.answer) else {
             return;
         };
-        let defined = self.quota_above(id);
+        let defined = self.quota_above(id).and_then(|(level, amount)| {
+            Some((amount, self.specs.get(&level)?.quota_unit, self.charges.rolls(level)))
+        });
         if !self.checked || of_old || self.doubtful.is_some() {
             // An older definition may be answered.
-        } else if terms.allowance.map(|share| share.amount) != defined.map(|(_, amount)| amount) {
+        } else if terms.allowance.map(|share| (share.amount, share.unit, share.rolls)) != defined {
             return self.violate(format!("group {}: the quota is {defined:?}, leased {terms:?}", id.0));
         }
-        let Some(Allowance { window, amount, resets_in, .. }) = terms.allowance else { return };
+        let fixed = terms.allowance.filter(|share| share.unit == Unit::Ru && !share.rolls);
+        let Some(Allowance { window, amount, resets_in, .. }) = fixed else { return };
         let ends = self.wall() + resets_in.0;
         let known = self.shares.ends.get(&window).copied();
         if self.shares.unsettled || of_old {

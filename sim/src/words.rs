@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use tidegate_core::group::{Burstable, Fallback, GroupId, GroupSpec, Policy, Priority};
+use tidegate_core::quota::Unit;
 use tidegate_core::units::{Rate, Ru, Span, Time};
 
 use super::load::{Load, Pattern};
@@ -124,10 +125,20 @@ pub(super) fn spec(mut spec: GroupSpec, words: &Words<'_>) -> Result<GroupSpec, 
         |text: &str| if text == "none" { Some(None) } else { micro(text).map(|rate| Some(Rate(rate))) };
     spec.quota = words.get("quota", spec.quota, |text| match text {
         "none" => Some(None),
-        ru => micro(ru).map(|ru| Some(Ru(ru))),
+        amount => micro(amount).map(|amount| Some(Ru(amount))),
+    })?;
+    spec.quota_unit = words.get("unit", spec.quota_unit, |text| match text {
+        "RU" => Some(Unit::Ru),
+        "requests" => Some(Unit::Requests),
+        _ => None,
     })?;
     spec.fallback_total = words.get("total", spec.fallback_total, total)?;
     Ok(spec)
+}
+
+fn show_quota(amount: Ru, unit: Unit) -> String {
+    let unit = if unit == Unit::Ru { "" } else { " unit=requests" };
+    format!(" quota={}{unit}", show_micro(amount.0))
 }
 
 /// `warm_up:10s:3`.
@@ -199,7 +210,7 @@ pub(super) fn show_spec(spec: &GroupSpec) -> String {
         show_micro(spec.max_debt.0),
         if spec.shadow { "shadow" } else { "on" },
         show_policy(spec.policy),
-        spec.quota.map(|quota| format!(" quota={}", show_micro(quota.0))).unwrap_or_default(),
+        spec.quota.map(|quota| show_quota(quota, spec.quota_unit)).unwrap_or_default(),
     )
 }
 

@@ -8,6 +8,7 @@ use tidegate_core::units::{Ru, Span, Time};
 use tidegate_core::usage::Total;
 
 use super::cap::Capped;
+use super::charges::Charges;
 use super::controller::Controller;
 use super::copies::Copy;
 use super::digest::Digest;
@@ -92,6 +93,8 @@ pub(super) struct Operation {
     pub(super) group: GroupId,
     pub(super) cost: Ru,
     pub(super) since: Time,
+    /// When it was let in.
+    pub(super) began: Time,
     pub(super) fate: Fate,
     /// Admitted over a limit in shadow.
     pub(super) over: bool,
@@ -266,6 +269,8 @@ pub struct World {
     pub(super) quotas: BTreeMap<GroupId, Spent>,
     /// Shares of quotas.
     pub(super) shares: Shares,
+    /// What counts in quotas, where that is kept.
+    pub(super) charges: Charges,
     pub(super) toll: Toll,
     pub(super) witness: Witness,
     /// The controller's tasks, where they take time.
@@ -333,6 +338,7 @@ impl World {
             was_below: BTreeSet::new(),
             quotas: BTreeMap::new(),
             shares: Shares::default(),
+            charges: Charges::default(),
             toll: Toll::default(),
             witness: Witness::default(),
             work: None,
@@ -360,23 +366,6 @@ impl World {
             }
         }
         self.loads.push(load);
-    }
-
-    /// What a node's clock says.
-    pub(super) fn clock(&self, node: usize) -> Time {
-        let drift = self.nodes.get(node).map_or(0, |state| state.drift_ppm);
-        let read = i128::from(self.now.0) * i128::from(1_000_000 + drift) / 1_000_000;
-        Time(u64::try_from(read).unwrap_or(u64::MAX))
-    }
-
-    /// When a node's clock will say so.
-    pub(super) fn true_time(&self, node: usize, at: Time) -> Time {
-        let drift = self.nodes.get(node).map_or(0, |state| state.drift_ppm);
-        if drift == 0 {
-            return at;
-        }
-        let time = i128::from(at.0) * 1_000_000 / i128::from(1_000_000 + drift) + 1;
-        Time(u64::try_from(time).unwrap_or(u64::MAX))
     }
 
     pub(super) fn violate(&mut self, what: String) {

@@ -97,7 +97,8 @@ impl Leasing {
             }
         }
         load_parts(now, store, &mut engine, first_batch)?;
-        let quotas = Quotas::load(now, clock.unix_us(), store, &loaded.catalog, &mut engine)?;
+        let leased = (now, ended(before.longest_ttl));
+        let quotas = Quotas::load(leased, clock.unix_us(), store, &loaded.catalog, &mut engine)?;
         let predecessor_until = match before.fence {
             Span(0) => now,
             span => now.after(config.engine.longest_use(span)),

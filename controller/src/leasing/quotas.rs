@@ -289,9 +289,9 @@ impl Quotas {
         }
     }
 
-    /// Goes on with the windows on disk, and opens others.
+    /// Goes on with the windows on disk, and opens others. Leases of before the start end at `leased_until`.
     pub(crate) fn load(
-        now: Time,
+        (now, leased_until): (Time, Time),
         unix_us: u64,
         store: &dyn Store,
         catalog: &Catalog,
@@ -304,12 +304,12 @@ impl Quotas {
         })?;
         let defined =
             catalog.iter().filter_map(|(group, definition)| Some((group, definition.quota.as_ref()?)));
-        Ok(Self::go_on(now, unix_us, rows, defined, engine))
+        Ok(Self::go_on((now, leased_until), unix_us, rows, defined, engine))
     }
 
     /// Goes on with the windows of these rows, and opens others.
     fn go_on<'q>(
-        now: Time,
+        (now, leased_until): (Time, Time),
         unix_us: u64,
         mut rows: BTreeMap<GroupId, StoredWindow>,
         defined: impl Iterator<Item = (GroupId, &'q Quota)>,
@@ -321,7 +321,7 @@ impl Quotas {
         for (group, quota) in defined {
             quotas.define(group, Some(quota));
             if let (Some(window), Some(row)) = (quotas.windows.get_mut(&group), rows.remove(&group)) {
-                window.resume(now, unix_us, group, &row, engine);
+                window.resume((now, leased_until), unix_us, group, &row, engine);
                 quotas.newest_id = quotas.newest_id.max(window.id);
             }
         }
@@ -340,7 +340,14 @@ impl Window {
     /// Goes on with a window on disk; if it has ended, with one in which the mark of the next may have been granted. If
     /// it was of another calendar, another begins, in which counts what nodes may still use of that one, unless that is of
     /// another unit.
-    fn resume(&mut self, now: Time, unix_us: u64, group: GroupId, row: &StoredWindow, engine: &mut Engine) {
+    fn resume(
+        &mut self,
+        (now, leased_until): (Time, Time),
+        unix_us: u64,
+        group: GroupId,
+        row: &StoredWindow,
+        engine: &mut Engine,
+    ) {
         let unix_s = seconds(unix_us);
         let is_open = row.ends_unix_s > unix_s;
         let goes_on = is_open && row.calendar == calendar(&self.quota);
@@ -365,6 +372,7 @@ impl Window {
             lost: mark - used,
             durable: granted,
             rolls,
+            lost_until: leased_until,
         };
         engine.open_quota(now, group, &opening);
         if let Some(cells) = row.cells.as_ref().filter(|_| goes_on && rolls) {
@@ -466,7 +474,7 @@ mod tests {
             self.quotas.define(GROUP, Some(&text));
             let row = self.disk.clone().unwrap();
             let window = self.quotas.windows.get_mut(&GROUP).unwrap();
-            window.resume(self.now, self.unix_us, GROUP, &row, &mut self.engine);
+            window.resume((self.now, self.now), self.unix_us, GROUP, &row, &mut self.engine);
             self.quotas.roll(&mut self.engine, self.now, self.unix_us);
         }
     }

@@ -26,12 +26,21 @@ struct Cell {
     lost: i128,
 }
 
+/// What nodes may use until then, without a word of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Unheard {
+    until: Time,
+    lost: i128,
+}
+
 /// Cells in the order in which they leave.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Cells {
     /// Of the window.
     length: Span,
     cells: VecDeque<Cell>,
+    /// What goes into a cell when it cannot be used any more: what is used of it until then counts until a window later.
+    unheard: Option<Unheard>,
     /// All that left.
     gone: i128,
 }
@@ -39,7 +48,7 @@ pub(crate) struct Cells {
 impl Cells {
     /// Cells of a window of this length.
     pub(crate) fn new(length: Span) -> Self {
-        Self { length, cells: VecDeque::new(), gone: 0 }
+        Self { length, cells: VecDeque::new(), unheard: None, gone: 0 }
     }
 
     fn cell(&self) -> u64 {
@@ -55,6 +64,15 @@ impl Cells {
     /// Adds to the cell of this moment.
     pub(crate) fn charge(&mut self, now: Time, charged: i128, lost: i128) {
         self.add(Cell { leaves: self.leaves(now), charged, lost });
+    }
+
+    /// Counts as lost what nodes may use until then.
+    pub(crate) fn lose(&mut self, now: Time, until: Time, lost: i128) {
+        if until > now {
+            self.unheard = Some(Unheard { until, lost });
+        } else {
+            self.charge(now, 0, lost);
+        }
     }
 
     /// Adds what was charged earlier and leaves after this time.
@@ -77,6 +95,9 @@ impl Cells {
 
     /// Takes out what leaves by this moment; returns all of it, and what of it was lost.
     pub(crate) fn pass(&mut self, now: Time) -> (i128, i128) {
+        if let Some(Unheard { until, lost }) = self.unheard.take_if(|unheard| unheard.until <= now) {
+            self.charge(until, 0, lost);
+        }
         let (mut all, mut lost) = (0, 0);
         while let Some(cell) = self.cells.pop_front_if(|cell| cell.leaves <= now) {
             all += cell.charged + cell.lost;
@@ -88,7 +109,8 @@ impl Cells {
 
     /// When something leaves; if nothing is there, when that leaves which is charged now.
     pub(crate) fn next_leaves(&self, now: Time) -> Time {
-        self.cells.front().map_or_else(|| self.leaves(now), |cell| cell.leaves)
+        let newest = self.unheard.map_or(now, |unheard| unheard.until.max(now));
+        self.cells.front().map_or_else(|| self.leaves(newest), |cell| cell.leaves)
     }
 
     /// What leaves by this moment.
@@ -102,15 +124,17 @@ impl Cells {
         self.gone
     }
 
-    /// What is in the cells, and when it leaves.
+    /// What is in the cells, and when it leaves. What nodes may use still is in none.
     pub(crate) fn parts(&self) -> impl Iterator<Item = (Time, i128)> {
         self.cells.iter().map(|cell| (cell.leaves, cell.charged + cell.lost))
     }
 
     /// All that is in them, and what of it is lost.
     pub(crate) fn sums(&self) -> (i128, i128) {
-        let lost = self.cells.iter().map(|cell| cell.lost).sum();
-        (self.parts().map(|(_, amount)| amount).sum(), lost)
+        let unheard = self.unheard.map_or(0, |unheard| unheard.lost);
+        let all: i128 = self.parts().map(|(_, amount)| amount).sum();
+        let lost: i128 = self.cells.iter().map(|cell| cell.lost).sum();
+        (all + unheard, lost + unheard)
     }
 }
 
@@ -137,6 +161,22 @@ mod tests {
         assert_eq!(cells.pass(at(63_000)), (3, 0));
         assert_eq!((cells.sums(), cells.gone()), ((0, 0), 11));
         assert_eq!(cells.next_leaves(at(63_500)), at(124_000));
+    }
+
+    #[test]
+    fn what_may_be_used_until_later_leaves_a_window_after_that() {
+        let mut cells = Cells::new(MINUTE);
+        cells.charge(at(500), 3, 0);
+        cells.lose(at(500), at(5_200), 7);
+        assert_eq!((cells.sums(), cells.parts().count()), ((10, 7), 1), "on disk it is above what is used");
+        assert_eq!(cells.pass(at(61_000)), (3, 0));
+        assert_eq!((cells.sums(), cells.next_leaves(at(61_000))), ((7, 7), at(66_000)));
+        assert_eq!(cells.pass(at(66_000)), (7, 7));
+        cells.lose(at(70_000), at(69_000), 1);
+        assert_eq!(cells.next_leaves(at(70_000)), at(131_000), "nobody can use it any more");
+        let mut cells = Cells::new(MINUTE);
+        cells.lose(at(500), at(5_200), 7);
+        assert_eq!(cells.next_leaves(at(500)), at(66_000));
     }
 
     #[test]

@@ -226,6 +226,7 @@ impl World {
             lost,
             durable: granted,
             rolls,
+            lost_until: self.engine.recovering_until(),
         };
         self.engine.open_quota(self.now, PARENT, &opening);
         let passed = self.now.since(self.row.at);

@@ -23,6 +23,9 @@ struct Args {
     /// Seeds to run, on all cores
     #[arg(long, default_value_t = 1_000)]
     seeds: u64,
+    /// Draw quotas: groups with quotas of every kind, over runs of three windows and more, instead of the other faults
+    #[arg(long, conflicts_with_all = ["golden", "write_golden"])]
+    quotas: bool,
     /// First seed
     #[arg(long, default_value_t = 1)]
     from: u64,
@@ -62,9 +65,9 @@ fn main() -> ExitCode {
         return run_plan(path, args.verbose);
     }
     if let Some(folder) = &args.transcripts {
-        return exit(write_transcripts(folder, args.from..args.from + args.seeds));
+        return exit(write_transcripts(folder, &args));
     }
-    if args.first { run_to_first(args.seeds, args.from) } else { run(&args) }
+    if args.first { run_to_first(&args) } else { run(&args) }
 }
 
 fn exit(result: Result<(), String>) -> ExitCode {
@@ -77,12 +80,20 @@ fn exit(result: Result<(), String>) -> ExitCode {
     }
 }
 
-fn write_transcripts(folder: &Path, seeds: Range<u64>) -> Result<(), String> {
+impl Args {
+    /// The seeds, and what is drawn from each.
+    fn seeds(&self) -> (Range<u64>, fn(u64) -> Plan) {
+        let draw = if self.quotas { Plan::of_quotas } else { Plan::new };
+        (self.from..self.from.saturating_add(self.seeds), draw)
+    }
+}
+
+fn write_transcripts(folder: &Path, args: &Args) -> Result<(), String> {
     fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let (seeds, draw) = args.seeds();
     for seed in seeds {
         let path = folder.join(seed.to_string());
-        fs::write(&path, Plan::new(seed).transcript())
-            .map_err(|error| format!("{}: {error}", path.display()))?;
+        fs::write(&path, draw(seed).transcript()).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     Ok(())
 }
@@ -142,14 +153,15 @@ fn show(plan: &Plan, verbose: bool) -> ExitCode {
 }
 
 /// Seed after seed until one fails.
-fn run_to_first(seeds: u64, from: u64) -> ExitCode {
-    for index in 0..seeds {
-        if let Err(violation) = Plan::new(from + index).run() {
-            println!("{} | {violation}", index + 1);
+fn run_to_first(args: &Args) -> ExitCode {
+    let (seeds, draw) = args.seeds();
+    for seed in seeds {
+        if let Err(violation) = draw(seed).run() {
+            println!("{} | {violation}", seed - args.from + 1);
             return ExitCode::FAILURE;
         }
     }
-    println!("{seeds} | nothing found");
+    println!("{} | nothing found", args.seeds);
     ExitCode::SUCCESS
 }
 
@@ -173,7 +185,7 @@ fn run(args: &Args) -> ExitCode {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
         for _ in 0..cores {
-            scope.spawn(|| work(&tally, seeds, from, started));
+            scope.spawn(|| work(&tally, args, started));
         }
     });
     let milliseconds = milliseconds(started);
@@ -203,7 +215,8 @@ fn run(args: &Args) -> ExitCode {
         return exit(judge_courses(args, &courses));
     };
     println!("failed: {:?}", failed.iter().take(20).collect::<Vec<_>>());
-    let plan = if args.no_shrink { Plan::new(*seed) } else { Plan::new(*seed).shrink() };
+    let plan = args.seeds().1(*seed);
+    let plan = if args.no_shrink { plan } else { plan.shrink() };
     println!(
         "# {}; `--plan` runs it again\n{plan}",
         if args.no_shrink { "plan" } else { "smallest plan found" }
@@ -222,13 +235,14 @@ fn same(plan: &Plan, outcome: Outcome) -> Result<Outcome, String> {
     }
 }
 
-fn work(tally: &Tally, seeds: u64, from: u64, started: Instant) {
+fn work(tally: &Tally, args: &Args, started: Instant) {
+    let (seeds, from, (_, draw)) = (args.seeds, args.from, args.seeds());
     loop {
         let index = tally.next.fetch_add(1, Ordering::Relaxed);
         if index >= seeds {
             return;
         }
-        let plan = Plan::new(from + index);
+        let plan = draw(from + index);
         match plan
             .run()
             .and_then(|outcome| if index.is_multiple_of(TWICE) { same(&plan, outcome) } else { Ok(outcome) })

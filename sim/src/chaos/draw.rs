@@ -1,5 +1,7 @@
 //! Drawing a plan from a seed. Every part has a stream of random numbers of its own.
 
+use std::collections::BTreeSet;
+
 use tidegate_core::group::{Burstable, Fallback, GroupId, GroupSpec, Policy, Priority};
 use tidegate_core::node::NodeConfig;
 use tidegate_core::units::{Rate, Ru, Span, Time};
@@ -51,6 +53,8 @@ impl Plan {
             actions,
             fence,
             wall: Span(0),
+            windows: false,
+            rolls: BTreeSet::new(),
             idle_after: draw_idle(&mut Random::new(seed, 14)),
             loads,
             groups,
@@ -258,7 +262,7 @@ fn draw_trickles(random: &mut Random, nodes: usize, groups: &[(GroupId, GroupSpe
 }
 
 /// Operations of 1 RU, as estimated, all the time.
-fn steady(group: GroupId) -> Load {
+pub(super) fn steady(group: GroupId) -> Load {
     Load {
         label: String::new(),
         nodes: (0, 0),

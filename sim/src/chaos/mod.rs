@@ -1,15 +1,19 @@
 //! Random faults from a seed: a plan is drawn, run, and judged. A failing plan is shrunk to what it takes.
 //!
 //! Judged are I1 to I3 after every event that touched a controller, I5 in every window of every group and its
-//! ancestors, I6 at the end, and I7: every waiter that can be served is served once the faults are over.
+//! ancestors, I6 at the end, and I7: every waiter that can be served is served once the faults are over. Plans of quotas
+//! are a family of their own, see `quotas`.
 
 mod action;
 mod changes;
 mod draw;
+mod quotas;
 mod shares;
 mod shrink;
 mod text;
 mod trouble;
+
+use std::collections::BTreeSet;
 
 use tidegate_core::group::{GroupId, GroupSpec};
 use tidegate_core::units::{Rate, Ru, Span, Time};
@@ -34,6 +38,10 @@ pub struct Plan {
     fence: Option<Span>,
     /// How far the wall clock is past midnight at the beginning.
     wall: Span,
+    /// All windows of all quotas are judged, over some of them.
+    windows: bool,
+    /// Groups whose quota rolls.
+    rolls: BTreeSet<GroupId>,
     /// Groups without operations give their leases up after this.
     idle_after: Span,
     /// When faults end; the run goes on for a while.
@@ -100,6 +108,9 @@ impl Plan {
 
     fn drive(&self, world: &mut World) -> Result<Outcome, String> {
         world.allow_fallbacks();
+        if self.windows {
+            world.keep_charges(self.rolls.clone());
+        }
         for (id, spec) in &self.groups {
             world.put_group(*id, spec.clone())?;
         }
@@ -116,7 +127,7 @@ impl Plan {
         world.run(self.calm_at);
         world.calm();
         world.check();
-        self.judge(world)
+        if self.windows { self.judge_windows(world) } else { self.judge(world) }
     }
 
     /// Time after the faults: a successor waits for the fence of the one before, and recovers longer for it; and what
@@ -141,17 +152,7 @@ impl Plan {
         world.run(Time(end.0 - shares::WINDOW.0));
         let at_rest = shares::Served::of(&self.loads, world);
         world.run(end);
-        if let Some(violation) = &world.violation {
-            return Err(violation.clone());
-        }
-        let mut outcome = Outcome::default();
-        for id in world.groups() {
-            world.judge_bound(id)?;
-            outcome.worst = outcome.worst.max(world.share_of_bound(id));
-        }
-        outcome.toll = world.toll();
-        self.judge_books(world)?;
-        outcome.admitted = self.loads.iter().map(|load| admitted(world, load)).sum();
+        let outcome = self.judge_bounds(world)?;
         let rebound = self.actions.iter().any(|(_, action)| matches!(action, Action::Bind(..)));
         for (load, owed) in self.loads.iter().zip(owed).filter(|_| !rebound) {
             // Loads of one group may crowd each other out, by impatience; the group as a whole must go on.
@@ -176,7 +177,22 @@ impl Plan {
         if !rebound {
             self.judge_shares(world, &at_rest)?;
         }
-        outcome.course = world.course();
+        Ok(Outcome { course: world.course(), ..outcome })
+    }
+
+    /// I1 to I6, at the end of a run.
+    fn judge_bounds(&self, world: &mut World) -> Result<Outcome, String> {
+        if let Some(violation) = &world.violation {
+            return Err(violation.clone());
+        }
+        let mut outcome = Outcome::default();
+        for id in world.groups() {
+            world.judge_bound(id)?;
+            outcome.worst = outcome.worst.max(world.share_of_bound(id));
+        }
+        outcome.toll = world.toll();
+        self.judge_books(world)?;
+        outcome.admitted = self.loads.iter().map(|load| admitted(world, load)).sum();
         Ok(outcome)
     }
 

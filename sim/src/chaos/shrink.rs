@@ -101,6 +101,7 @@ impl Plan {
     fn drop_group(&mut self, id: GroupId) {
         let parent = self.groups.iter().find(|(known, _)| *known == id).and_then(|(_, spec)| spec.parent);
         self.groups.retain(|(known, _)| *known != id);
+        self.rolls.remove(&id);
         for (_, spec) in &mut self.groups {
             if spec.parent == Some(id) {
                 spec.parent = parent;

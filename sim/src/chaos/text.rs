@@ -1,14 +1,15 @@
 //! Plans as text, which is written for people and read back as it is.
 //!
 //! ```text
-//! plan seed=7 delay=100us..4000us idle=60000000us calm=9000000us [fence=2000000us] [wall=30000000us]
+//! plan seed=7 delay=100us..4000us idle=60000000us calm=9000000us [fence=2000000us] [wall=30000000us] [windows]
 //! nodes 120 -300 0                        one clock each, in ppm
 //! network lost=10 repeated=5 late=1 [unordered]
-//! group 2 rate=..                         as in scripts, as are loads
+//! group 2 rate=.. [rolls]                 as in scripts, as are loads
 //! load load-0 group=2 ..
 //! at 1500000us kill 0 20000us
 //! ```
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -30,13 +31,15 @@ impl fmt::Display for Plan {
         if self.wall > Span(0) {
             write!(f, " wall={}us", self.wall.0)?;
         }
+        f.write_str(if self.windows { " windows" } else { "" })?;
         let drifts: Vec<String> = self.drifts.iter().map(ToString::to_string).collect();
         writeln!(f, "\nnodes {}", drifts.join(" "))?;
         let Faults { lost, repeated, late, unordered } = self.faults;
         let unordered = if unordered { " unordered" } else { "" };
         writeln!(f, "network lost={lost} repeated={repeated} late={late}{unordered}")?;
         for (id, spec) in &self.groups {
-            writeln!(f, "group {} {}", id.0, show_spec(spec))?;
+            let rolls = if self.rolls.contains(id) { " rolls" } else { "" };
+            writeln!(f, "group {} {}{rolls}", id.0, show_spec(spec))?;
         }
         for load in &self.loads {
             writeln!(f, "load {}", show_load(load))?;
@@ -62,6 +65,8 @@ impl FromStr for Plan {
             actions: Vec::new(),
             fence: None,
             wall: Span(0),
+            windows: false,
+            rolls: BTreeSet::new(),
             idle_after: NodeConfig::default().idle_after,
             calm_at: Time(0),
         };
@@ -92,6 +97,7 @@ impl Plan {
                     words.get("calm", self.calm_at, |text| span(text).map(|span| Time(0).after(span)))?;
                 self.fence = words.get("fence", None, |text| span(text).map(Some))?;
                 self.wall = words.get("wall", self.wall, span)?;
+                self.windows = words.has("windows");
             }
             "nodes" => {
                 let drifts: Result<_, _> = rest.split_whitespace().map(str::parse).collect();
@@ -102,7 +108,11 @@ impl Plan {
                 let (lost, repeated, late) = (chance("lost")?, chance("repeated")?, chance("late")?);
                 self.faults = Faults { lost, repeated, late, unordered: words.has("unordered") };
             }
-            "group" => self.groups.push((group_id(first)?, spec(GroupSpec::unlimited(), &words)?)),
+            "group" => {
+                let id = group_id(first)?;
+                self.groups.push((id, spec(GroupSpec::unlimited(), &words)?));
+                self.rolls.extend(words.has("rolls").then_some(id));
+            }
             "load" => {
                 let words = Words::new(more.split_whitespace());
                 self.loads.push(load(first, &words, Time(0))?);
@@ -126,6 +136,8 @@ mod tests {
         for seed in 1..2_000 {
             let plan = Plan::new(seed);
             assert_eq!(plan.to_string().parse(), Ok(plan), "seed {seed}");
+            let plan = Plan::of_quotas(seed);
+            assert_eq!(plan.to_string().parse(), Ok(plan), "seed {seed} of quotas");
         }
     }
 

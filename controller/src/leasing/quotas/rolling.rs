@@ -87,6 +87,8 @@ mod tests {
         disk: BTreeMap<GroupId, StoredWindow>,
         now: Time,
         unix_us: u64,
+        /// How long leases of before a start last.
+        leased: Span,
     }
 
     impl Room {
@@ -94,8 +96,8 @@ mod tests {
             let quota = Quota::parse(text).unwrap();
             let engine = Engine::new(Time(0), EngineConfig::default());
             let quotas = Quotas::default();
-            let mut room =
-                Self { engine, quotas, quota, disk: BTreeMap::new(), now: Time(0), unix_us: UNIX_US };
+            let (disk, now, leased) = (BTreeMap::new(), Time(0), Span(0));
+            let mut room = Self { engine, quotas, quota, disk, now, unix_us: UNIX_US, leased };
             room.starts();
             room.flush();
             room
@@ -112,7 +114,8 @@ mod tests {
             let rows = self.disk.iter().map(|(group, row)| (*group, serde_json::to_vec(row).unwrap()));
             let rows = rows.map(|(group, row)| (group, StoredWindow::load(&row).unwrap())).collect();
             let defined = [(GROUP, &self.quota)].into_iter();
-            self.quotas = Quotas::go_on(self.now, self.unix_us, rows, defined, &mut self.engine);
+            let leased = (self.now, self.now.after(self.leased));
+            self.quotas = Quotas::go_on(leased, self.unix_us, rows, defined, &mut self.engine);
         }
 
         fn pass(&mut self, seconds: u64) {
@@ -189,6 +192,50 @@ mod tests {
         assert_eq!(room.view().lost, mark);
         room.pass(1);
         assert_eq!((room.view().lost, room.view().granted, room.view().durable), Default::default());
+    }
+
+    /// What they hold is used while they last, and nobody hears of it before.
+    #[test]
+    fn what_nodes_may_have_had_at_a_start_leaves_a_window_after_the_end_of_their_leases() {
+        for is_clean in [true, false] {
+            let mut room = Room::new("6000 per rolling minute");
+            room.leased = Span::secs(5);
+            let used = room.uses_some(1);
+            room.flush();
+            // Another has a share, and is not heard again.
+            let ask = Ask { demand: Rate::whole(100), largest: Ru::whole(1), ..Ask::default() };
+            room.engine.renew(room.now, ClientId(2), GROUP, 1, &ask, None);
+            let held = room.view().granted - used;
+            assert!(held.is_positive());
+            if is_clean {
+                room.stop();
+            }
+            room.starts();
+            let lost = room.view().lost;
+            assert!(lost >= held && (lost == held || !is_clean), "{lost} of {held}");
+            room.pass(65);
+            assert_eq!(room.view().lost, lost, "a minute after the leases ended");
+            room.pass(1);
+            assert_eq!(room.view().lost, Ru::ZERO, "a cell later");
+        }
+    }
+
+    /// A start says nothing of when the one before it was.
+    #[test]
+    fn a_second_start_before_leases_have_ended_loses_nothing_of_what_may_be_used() {
+        let mut room = Room::new("6000 per rolling minute");
+        room.leased = Span::secs(5);
+        room.uses_some(1);
+        room.starts();
+        let lost = room.view().lost;
+        room.pass(2);
+        room.flush();
+        room.starts();
+        assert!(room.view().lost >= lost);
+        room.pass(65);
+        assert!(room.view().lost >= lost, "a minute after the leases of the second start ended");
+        room.pass(1);
+        assert_eq!(room.view().lost, Ru::ZERO);
     }
 
     #[test]

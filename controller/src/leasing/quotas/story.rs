@@ -107,7 +107,7 @@ fn started(now: Time, unix_us: u64, text: Option<&str>, disk: Option<&StoredWind
     engine.put_group(now, GROUP, spec(text.as_ref())).unwrap();
     let rows = disk.map(|row| (GROUP, row.clone())).into_iter().collect();
     let defined = text.as_ref().map(|quota| (GROUP, quota)).into_iter();
-    let quotas = Quotas::go_on(now, unix_us, rows, defined, &mut engine);
+    let quotas = Quotas::go_on((now, now), unix_us, rows, defined, &mut engine);
     (engine, quotas)
 }
 
