@@ -22,7 +22,7 @@ use tidegate_tls::{Server, TlsError};
 use tidegate_traces::{Exporter, Source, TraceError, TraceSettings, Traces};
 use tokio::sync::watch as flag;
 use tokio::task::{JoinError, JoinHandle};
-use tokio::time::{interval, sleep_until, timeout};
+use tokio::time::{Instant, interval, sleep_until, timeout};
 use tonic::service::Routes;
 use tonic_health::server::{HealthReporter, health_reporter};
 
@@ -37,7 +37,7 @@ use crate::limits::{
     ALARMS_EVERY, DRAIN_WITHIN, FLUSH_EVERY, MAX_GRPC_CONNECTIONS, MAX_REST_CONNECTIONS, SAMPLE_EVERY,
     TIDY_EVERY, TOKENS_EVERY,
 };
-use crate::service::{Service, ServiceConfig};
+use crate::service::{Service, ServiceConfig, shut_down_from};
 use crate::sockets::Sockets;
 use crate::store::{RedbStore, Store, StoreError};
 use crate::web::{self, Web};
@@ -165,8 +165,10 @@ impl Controller {
         let by_tokens = is_guarded && config.certifies_nobody() && !config.provides_admins();
         let tls = config.tls.map(|files| Server::load(files, &PROTOCOLS)).transpose()?;
         let ([grpc, http], [grpc_addr, rest_addr]) = (sockets.listeners()?, sockets.addresses());
-        let loading = tokio::task::spawn_blocking(load).await;
-        let service = loaded(loading, &config.store)?;
+        let loading = tokio::task::spawn_blocking(load);
+        // Meanwhile.
+        let described = described_routes();
+        let service = loaded(loading.await, &config.store)?;
         before_it_answers(&service);
 
         let exporter = config.traces.map(|settings| trace(settings, &service));
@@ -187,7 +189,8 @@ impl Controller {
             failures: Arc::clone(&failures),
             greeting: guard.as_ref().map(Guard::greeting),
         };
-        let (routes, health) = grpc_routes(&service, &stopped)?;
+        let (routes, health) = described?;
+        let routes = grpc_routes(routes, &service, &stopped);
         let routes = doubt::grpc(grpc::guarded(routes, guard.as_ref()), doubt::of(&service));
         let grpc_door = door(Surface::Grpc, routes, Hosts::Any, MAX_GRPC_CONNECTIONS, rest_addr);
         let hosts = Hosts::of(rest_addr, &config.http_hosts, Some("http_hosts"));
@@ -230,19 +233,55 @@ impl Running {
     /// Stops cleanly: the next start continues the leases under the same epoch.
     pub async fn shutdown(mut self) -> Result<(), StopError> {
         self.stopping.send_replace(true);
+        self.close().await;
+        self.wind_up().await;
+        let saved = self.save().await;
+        self.ended(saved).await
+    }
+
+    /// The same where a successor waits: leases are saved first, and with them the store is left to it. Streams end as the
+    /// leases are read. The service grants nothing from then on, whoever still calls it, so requests and tasks may end
+    /// afterwards.
+    pub(crate) async fn hand_over(mut self) -> Result<(), StopError> {
+        let saved = self.save().await;
+        // Also where it was not called.
+        self.stopping.send_replace(true);
+        self.close().await;
+        self.wind_up().await;
+        self.ended(saved).await
+    }
+
+    /// Ends streams, saves leases and consumption, and marks the store clean.
+    async fn save(&self) -> Result<(), StopError> {
+        let (service, stopping) = (Arc::clone(&self.service), self.stopping.clone());
+        let save = move || {
+            let begin = || {
+                stopping.send_replace(true);
+            };
+            let begun = Instant::now();
+            shut_down_from(&service, begin).inspect(|()| {
+                tracing::debug!(took = ?begun.elapsed(), "leases and consumption are saved");
+            })
+        };
+        let saved = tokio::task::spawn_blocking(save).await;
+        Ok(saved.map_err(|error| StopError::Task(error.to_string()))??)
+    }
+
+    /// Waits until open requests have ended.
+    async fn close(&mut self) {
         for server in &mut self.servers {
             if timeout(duration(DRAIN_WITHIN), &mut *server).await.is_err() {
                 tracing::warn!("requests did not end within {DRAIN_WITHIN} and are cut off");
                 server.abort();
             }
         }
-        self.wind_up().await;
-        let service = Arc::clone(&self.service);
-        let saved = tokio::task::spawn_blocking(move || service.shut_down()).await;
+    }
+
+    async fn ended(mut self, saved: Result<(), StopError>) -> Result<(), StopError> {
         if let Some(exporter) = self.exporter.take() {
             exporter.end().await;
         }
-        saved.map_err(|error| StopError::Task(error.to_string()))??;
+        saved?;
         tracing::info!("controller stopped");
         Ok(())
     }
@@ -306,11 +345,8 @@ pub(crate) fn settings(config: &Config) -> ServiceConfig {
     ServiceConfig { capacity: config.capacity, engine, fence: config.fence, ..ServiceConfig::default() }
 }
 
-/// The routes of the gRPC listener, and the reporter of its health.
-fn grpc_routes(
-    service: &Arc<Service>,
-    stopped: &flag::Receiver<bool>,
-) -> Result<(Router, HealthReporter), StartError> {
+/// The routes of the gRPC listener that need no service, and the reporter of its health.
+fn described_routes() -> Result<(Routes, HealthReporter), StartError> {
     let described = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(tidegate_proto::DESCRIPTORS)
@@ -321,11 +357,17 @@ fn grpc_routes(
     let routes = Routes::new(health)
         .add_service(described().build_v1().map_err(unbuilt)?)
         // The version for which tools from before v1 ask.
-        .add_service(described().build_v1alpha().map_err(unbuilt)?)
+        .add_service(described().build_v1alpha().map_err(unbuilt)?);
+    Ok((routes, reporter))
+}
+
+/// The routes of the gRPC listener.
+fn grpc_routes(routes: Routes, service: &Arc<Service>, stopped: &flag::Receiver<bool>) -> Router {
+    let routes = routes
         .add_service(grpc::grants(service, stopped.clone()))
         .add_service(grpc::admin(service, stopped.clone()))
         .add_service(grpc::statements(service, stopped.clone()));
-    Ok((spans::called(routes.prepare().into_axum_router(), service), reporter))
+    spans::called(routes.prepare().into_axum_router(), service)
 }
 
 /// Reports to health checks whether the controller speaks to nodes.

@@ -47,6 +47,7 @@ pub use status::Status;
 
 use beside::Beside;
 
+use crate::accounts::flush::flush_last;
 use crate::accounts::fold::Folding;
 use crate::accounts::prune::Pruned;
 use crate::accounts::{AccountCalls, Accounts};
@@ -55,7 +56,7 @@ use crate::identity::TokenCalls;
 use crate::identity::tokens::Tokens;
 use crate::leasing::{Leasing, LeasingCalls};
 use crate::statements::{Convictions, StatementCalls};
-use crate::store::records::{META_CLEAN, META_EPOCH, SavedLeases, number, put_json};
+use crate::store::records::{META_EPOCH, number};
 use crate::store::{StoreError, Table, Write};
 
 /// Settings of the service.
@@ -177,21 +178,7 @@ impl Service {
 
     /// Commits a batch, and counts it.
     pub(crate) fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
-        let (span, before) = (spans::commit(self), self.clock.now());
-        let suspect = self.lock().leasing.fence().has_failed();
-        let ours = if suspect { self.still_ours() } else { Ok(()) };
-        let result = ours.and_then(|()| self.store.commit(batch));
-        let seconds = crate::clock::duration(self.clock.now().since(before)).as_secs_f64();
-        self.metrics.committed(seconds, span.as_ref().map(Open::trace));
-        self.lock().leasing.fence_mut().committed(before, result.is_ok());
-        if let Err(error) = &result {
-            self.metrics.commit_failures.inc();
-            tracing::error!(%error, "a commit failed");
-        }
-        if let Some(span) = span {
-            spans::committed(span, batch, self.clock.now().since(before), result.as_ref().err());
-        }
-        result
+        committed(self, batch, |store| store.commit(batch))
     }
 
     /// Checks that the store, which was away, still has the epoch of this controller.
@@ -205,18 +192,10 @@ impl Service {
         }
     }
 
-    /// Stores everything, leases included, and marks the store clean. Nothing may be granted afterwards.
+    /// Stores everything, leases included, and marks the store clean, in one batch, with which a log is left to the next
+    /// owner. Nothing is granted from the moment at which these leases were read.
     pub fn shut_down(&self) -> Result<(), StoreError> {
-        let _alone = self.flushing();
-        self.accounts().flush_alone()?;
-        // Nothing was granted, so the stop is as unclean as the start was.
-        let (now, unix_us) = (self.clock.now(), self.clock.unix_us());
-        let Some((snapshot, quotas)) = self.lock().leasing.stop(now, unix_us) else { return Ok(()) };
-        let seal = self.store.seal()?;
-        let leases = SavedLeases::from(&snapshot).sealed(seal, self.clock.unix_ms());
-        let mut batch = vec![put_json(Table::Meta, META_CLEAN.to_vec(), &leases)?];
-        quotas.rows(&mut batch)?;
-        self.commit(&batch)
+        shut_down_from(self, || ())
     }
 
     /// The state. A panic elsewhere does not stop the service: every method leaves the state consistent before it calls
@@ -269,4 +248,46 @@ impl Service {
     pub(crate) fn rules_flag(&self) -> &flag::Sender<u64> {
         &self.rules
     }
+}
+
+/// Stores everything as [`Service::shut_down`] does; `begin` is called once nothing holds it up any more, just before
+/// leases are read.
+pub(crate) fn shut_down_from(service: &Service, begin: impl FnOnce()) -> Result<(), StoreError> {
+    let _alone = service.flushing();
+    // Nor are definitions changed behind the leases.
+    let _in_order = service.in_order();
+    begin();
+    flush_last(service)
+}
+
+/// Commits the last batch, and counts it.
+pub(crate) fn commit_last(service: &Service, batch: &[Write]) -> Result<(), StoreError> {
+    committed(service, batch, |store| store.commit_last(batch))
+}
+
+fn committed(
+    service: &Service,
+    batch: &[Write],
+    commit: impl FnOnce(&dyn Store) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let (span, before) = (spans::commit(service), service.clock.now());
+    let suspect = service.lock().leasing.fence().has_failed();
+    let ours = if suspect { service.still_ours() } else { Ok(()) };
+    let result = ours.and_then(|()| commit(&*service.store));
+    let seconds = crate::clock::duration(service.clock.now().since(before)).as_secs_f64();
+    service.metrics.committed(seconds, span.as_ref().map(Open::trace));
+    service.lock().leasing.fence_mut().committed(before, result.is_ok());
+    match &result {
+        Ok(()) => {}
+        // What is done behind the last commit comes to nothing, as it should.
+        Err(error @ StoreError::Left) => tracing::debug!(%error, "nothing is stored any more"),
+        Err(error) => {
+            service.metrics.commit_failures.inc();
+            tracing::error!(%error, "a commit failed");
+        }
+    }
+    if let Some(span) = span {
+        spans::committed(span, batch, service.clock.now().since(before), result.as_ref().err());
+    }
+    result
 }

@@ -8,9 +8,10 @@ use crate::accounts::AccountCalls;
 use crate::accounts::kept::Taken as AccountsTaken;
 use crate::clock::Clock;
 use crate::leasing::kept::Taken as LeasingTaken;
-use crate::service::State;
+use crate::service::{Service, State, commit_last};
 use crate::statements::kept::Taken as ConvictionsTaken;
-use crate::store::{Batch, StoreError};
+use crate::store::records::{META_CLEAN, SavedLeases, put_json};
+use crate::store::{Batch, StoreError, Table};
 
 impl AccountCalls<'_> {
     /// Stores everything counted so far. After an error, the next call stores it.
@@ -62,6 +63,35 @@ impl AccountCalls<'_> {
         self.service.pruned().packed(packed);
         self.fold()
     }
+}
+
+/// Stores everything counted so far together with the leases, for the next controller to go on with. Callers hold
+/// `flushing`, and the order of changes.
+pub(crate) fn flush_last(service: &Service) -> Result<(), StoreError> {
+    let (clock, store) = (service.clock(), service.store());
+    let (taken, stopped) = {
+        let mut state = service.lock();
+        (state.take_unstored(clock), state.leasing.stop(clock.now(), clock.unix_us()))
+    };
+    let last = |mut batch: Batch| match stopped {
+        // Nothing was granted, so the stop is as unclean as the start was.
+        None if batch.is_empty() => Ok(()),
+        None => service.commit(&batch),
+        Some((snapshot, quotas)) => {
+            let leases = SavedLeases::from(&snapshot).sealed(store.seal()?, clock.unix_ms());
+            batch.push(put_json(Table::Meta, META_CLEAN.to_vec(), &leases)?);
+            quotas.rows(&mut batch)?;
+            tracing::debug!(leases = snapshot.leases.len(), "what the next controller goes on with is read");
+            commit_last(service, &batch)
+        }
+    };
+    let result = taken.batch().and_then(last);
+    let mut state = service.lock();
+    match &result {
+        Ok(()) => state.leasing.stored(taken.leasing),
+        Err(_) => state.not_stored(taken),
+    }
+    result
 }
 
 /// The changes of each owner that are being stored.

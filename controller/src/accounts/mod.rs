@@ -2,7 +2,7 @@
 
 pub(crate) mod brief;
 mod counting;
-mod flush;
+pub(crate) mod flush;
 pub(crate) mod fold;
 pub mod history;
 pub(crate) mod kept;

@@ -1,5 +1,6 @@
 //! A leader that is cut off from the shared store may have a successor: what it knows of definitions, usage and nodes may
-//! be older than what another one has acknowledged. It answers no call about them but for its status, and says why.
+//! be older than what another one has acknowledged. It answers no call about them but for its status, and says why. One that
+//! has left its leases to the next one has a successor, and would store nothing of what it is told, of statements either.
 
 use std::sync::Arc;
 
@@ -28,7 +29,8 @@ pub(crate) fn grpc(routes: Router, ask: Ask) -> Router {
     routes.layer(from_fn_with_state(ask, async |State(ask): State<Ask>, request: Request, next: Next| {
         let path = request.uri().path();
         let is_about = path.starts_with("/tidegate.v1.Admin/") && !path.ends_with("/Status");
-        match is_about.then(|| doubt(&ask)).flatten() {
+        let may_store = is_about || path.starts_with("/tidegate.v1.Statements/");
+        match may_store.then(|| doubt(&ask, is_about)).flatten() {
             Some(why) => Status::unavailable(why).into_http(),
             None => next.run(request).await,
         }
@@ -40,7 +42,7 @@ pub(crate) fn rest(routes: Router, ask: Ask) -> Router {
     routes.layer(from_fn_with_state(ask, async |State(ask): State<Ask>, request: Request, next: Next| {
         let path = request.uri().path();
         let is_about = path.starts_with("/v1/") && path != "/v1/status";
-        match is_about.then(|| doubt(&ask)).flatten() {
+        match is_about.then(|| doubt(&ask, true)).flatten() {
             Some(why) => closed(&why),
             None => next.run(request).await,
         }
@@ -52,8 +54,13 @@ fn closed(why: &str) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response()
 }
 
-fn doubt(ask: &Ask) -> Option<String> {
-    ask().filter(|why| matches!(why, Silence::CutOff(_))).map(|why| why.to_string())
+fn doubt(ask: &Ask, is_about: bool) -> Option<String> {
+    let closes = |why: &Silence| match why {
+        Silence::CutOff(_) => is_about,
+        Silence::Left => true,
+        Silence::Predecessor(_) | Silence::Twin(_) => false,
+    };
+    ask().filter(closes).map(|why| why.to_string())
 }
 
 #[cfg(test)]
@@ -82,6 +89,7 @@ mod tests {
             ("/tidegate.v1.Admin/ListGroups", true),
             ("/tidegate.v1.Admin/Status", false),
             ("/tidegate.v1.Grants/Session", false),
+            ("/tidegate.v1.Statements/Report", false),
         ] {
             let said = answer(grpc(routes(), cut_off()), path).await;
             let code = Status::from_header_map(said.headers()).map(|status| status.code());
@@ -90,6 +98,21 @@ mod tests {
         for (path, is_closed) in [("/v1/groups", true), ("/v1/status", false), ("/metrics", false)] {
             let said = answer(rest(routes(), cut_off()), path).await;
             assert_eq!(said.status() == StatusCode::SERVICE_UNAVAILABLE, is_closed, "{path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn one_that_has_left_takes_nothing_that_it_would_have_to_store() {
+        for (path, is_closed) in [
+            ("/tidegate.v1.Admin/ListGroups", true),
+            ("/tidegate.v1.Statements/Report", true),
+            ("/tidegate.v1.Admin/Status", false),
+            ("/grpc.health.v1.Health/Check", false),
+        ] {
+            let routes = Router::new().fallback(any(async || "known"));
+            let said = answer(grpc(routes, asking(Some(Silence::Left))), path).await;
+            let code = Status::from_header_map(said.headers()).map(|status| status.code());
+            assert_eq!(code == Some(Code::Unavailable), is_closed, "{path}");
         }
     }
 

@@ -21,12 +21,13 @@ use crate::clock::{Clock, duration};
 use crate::config::{ClusterSettings, Config, FENCE_OF_A_CLUSTER};
 use crate::limits::{MAX_GRPC_CONNECTIONS, MAX_REST_CONNECTIONS};
 use crate::metrics::Metrics;
-use crate::server::{Controller, StartError, StopError, check, settings};
+use crate::server::{Controller, Running, StartError, StopError, check, settings};
 use crate::service::{Service, ServiceConfig, Succession};
 use crate::sockets::Sockets;
+use crate::store::StoreError;
 use crate::store::replicated::{FilePlace, MemberRecord, Members, Owner, ReplicatedStore, Settings};
 
-/// Time for connections of a standby to end when it begins to lead: their callers wait for that.
+/// Time for connections of a standby to end when it begins to lead.
 const CLOSE_WITHIN: Span = Span::millis(500);
 
 /// A running controller of a cluster.
@@ -171,6 +172,33 @@ impl Doors {
     }
 }
 
+/// Saves leases, and leaves the log with them. What need not be over before another one leads ends afterwards.
+async fn hand_over(
+    running: Running,
+    leadership: Leadership,
+    store: Arc<ReplicatedStore>,
+) -> Result<(), EndError> {
+    let service = Arc::clone(running.service());
+    let saved = running.hand_over().await;
+    leadership.end().await;
+    if store.has_left() {
+        if let Err(error) = saved {
+            tracing::warn!(%error, "the log is left in order all the same");
+        }
+        return Ok(());
+    }
+    if store.has_ended() {
+        // It was deposed and had not heard of it: what it could not save, its successor has.
+        tracing::warn!("the log has another owner; nothing is left to hand over");
+        return Ok(());
+    }
+    let left = spawn_blocking(move || leave(&store, &service)).await;
+    if let Ok(Err(error)) = left {
+        tracing::warn!(%error, "the log was not left in order; a successor waits for the fence");
+    }
+    Ok(saved?)
+}
+
 impl Turns {
     /// Where this controller is reached.
     fn address(&self) -> String {
@@ -285,8 +313,9 @@ impl Turns {
         let (over, mut is_over) = flag::channel(false);
         let leadership = Leadership::begin(&store, clock.clone(), fence, self.cluster.strict, over);
         let leadership = leadership.map_err(|error| StartError::Internal(error.to_string()))?;
-        // Beats come first: others count the time from the take.
-        doors.close().await;
+        // Beats come first: others count the time from the take. Streams end while the store is loaded: nodes call again,
+        // and wait until this controller answers.
+        tokio::spawn(doors.close());
         let succession = Succession::Cluster { silent: taken.silent };
         let settings = ServiceConfig { instance: Some(instance), succession, ..settings(&self.config) };
         let config = self.config.clone();
@@ -324,35 +353,33 @@ impl Turns {
         if let Ended::Drained = end {
             tracing::info!("the lead is left to another controller");
         }
-        self.announce(&store, fence).await;
+        self.announce(&store, running.service(), fence).await;
         let sockets = match end {
             Ended::Stopped => None,
             Ended::Deposed | Ended::Drained => Some(sockets),
         };
-        let service = Arc::clone(running.service());
-        let saved = running.shutdown().await;
-        leadership.end().await;
-        if store.has_ended() {
-            // It was deposed and had not heard of it: what it could not save, its successor has.
-            tracing::warn!("the log has another owner; nothing is left to hand over");
-            return Ok(sockets);
-        }
-        let left = spawn_blocking(move || leave(&store, &service)).await;
-        if let Ok(Err(error)) = left {
-            tracing::warn!(%error, "the log was not left in order; a successor waits for the fence");
-        }
-        saved?;
+        hand_over(running, leadership, store).await?;
         Ok(sockets)
     }
 
-    /// Lets standbys look more often for the end of this leadership, which grants until they do.
-    async fn announce(&self, store: &Arc<ReplicatedStore>, fence: Span) {
+    /// Lets standbys look more often for the end of this leadership, which grants until they do, and stores what has been
+    /// counted, so that they have little left to read then.
+    async fn announce(&self, store: &Arc<ReplicatedStore>, service: &Arc<Service>, fence: Span) {
         if self.roster.others().is_empty() {
             return;
         }
-        let announced = Arc::clone(store);
-        match spawn_blocking(move || announced.announce()).await {
-            Ok(Ok(())) => sleep(duration(look_every(fence))).await,
+        let (announced, counts) = (Arc::clone(store), Arc::clone(service));
+        let announced = spawn_blocking(move || {
+            announced.announce()?;
+            // What failed is stored with the leases.
+            let _ = counts.accounts().flush();
+            Ok::<_, StoreError>(())
+        });
+        match announced.await {
+            Ok(Ok(())) => {
+                tracing::debug!("the end of this leadership is announced");
+                sleep(duration(look_every(fence))).await;
+            }
             // They look as often as ever.
             Ok(Err(error)) => tracing::debug!(%error, "the end of this leadership is not announced"),
             Err(error) => tracing::error!(%error, "the end of this leadership is not announced"),

@@ -75,6 +75,8 @@ pub(crate) struct Watching {
     begun: Option<Time>,
     /// Since when the log can be taken over, and nobody has.
     free: Option<Time>,
+    /// The owner was about to leave at the last look.
+    leaves: bool,
 }
 
 /// What a step came to.
@@ -184,12 +186,18 @@ impl Standby {
 
     /// Looks at the owner, and applies what it logged.
     fn look(&self, follower: &mut Follower, watching: &mut Watching) -> Result<Next, StoreError> {
+        let is_near = watching.leaves;
+        if is_near {
+            // Before the look that may find the log left: then there is nothing else to wait for.
+            follower.catch_up()?;
+        }
         let seen = follower.look()?;
+        watching.leaves = seen.leaves;
         // Not before the read has ended: the wait for the owner's fence begins here.
         let now = self.settings.clock.now();
         let next = self.judge(seen, &mut watching.observer, now);
         let next = self.yields(next, &mut watching.free, now);
-        if now >= watching.follow_at || matches!(next, Next::Take { .. }) {
+        if !is_near && (now >= watching.follow_at || matches!(next, Next::Take { .. })) {
             follower.catch_up()?;
             watching.follow_at = self.settings.clock.now().after(FOLLOW_EVERY);
         }

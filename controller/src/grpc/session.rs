@@ -144,11 +144,15 @@ async fn run(
                     let request = convert::renew(renew).map_err(|error| Status::invalid_argument(error.to_string()))?;
                     let renewed = spans::renew(service, session.client, session.session, request);
                     let renewed = renewed.map_err(|error| session_status(&error))?;
-                    confirmed(service, came).await?;
+                    tokio::select! {
+                        confirmed = confirmed(service, came) => confirmed?,
+                        // Beats may end before the next one.
+                        ended = stopping.requested() => return Err(ended.unwrap_or_else(stopped)),
+                    }
                     Answer::Granted(convert::granted(renewed))
                 }
                 Some(Some(Ask::Goodbye(goodbye))) => {
-                    let farewell = farewell(service, session, goodbye).await?;
+                    let farewell = farewell(service, stopping, session, goodbye).await?;
                     return send(peer, farewell).await;
                 }
                 Some(Some(Ask::Hello(_))) => return Err(Status::invalid_argument("a session has one hello only")),
@@ -173,7 +177,12 @@ fn lower(epoch: u64, lowers: Vec<(name::GroupName, tidegate_core::units::Rate)>)
 }
 
 /// Counts the last reports and waits until they are on disk, as long as the node waits.
-async fn farewell(service: &Arc<Service>, session: &Session, goodbye: v1::Goodbye) -> Result<Answer, Status> {
+async fn farewell(
+    service: &Arc<Service>,
+    stopping: &Stopping,
+    session: &Session,
+    goodbye: v1::Goodbye,
+) -> Result<Answer, Status> {
     let seq = goodbye.seq;
     let reports =
         convert::reports(goodbye.reports).map_err(|error| Status::invalid_argument(error.to_string()))?;
@@ -186,6 +195,10 @@ async fn farewell(service: &Arc<Service>, session: &Session, goodbye: v1::Goodby
         let flushing = Arc::clone(service);
         if let Ok(Ok(())) = tokio::task::spawn_blocking(move || flushing.accounts().flush()).await {
             return Ok(Answer::Farewell(v1::Farewell { seq, refused }));
+        }
+        if stopping.is_requested() {
+            // Another controller may own the store: the node reports to that one.
+            return Err(stopped());
         }
     }
 }

@@ -33,6 +33,12 @@ pub enum Silence {
          for longer if nodes tell of the other again: stop one of them; leases stay valid until they end, connect again"
     )]
     Twin(Span),
+    /// It has stopped, and its leases are those of the next one.
+    #[error(
+        "this controller has stopped and leaves its leases to the next one; they stay valid until they end, connect \
+         again"
+    )]
+    Left,
 }
 
 /// The fence of a controller, and the rest of its predecessor's.
@@ -51,6 +57,8 @@ pub(crate) struct Fence {
     predecessor_until: Time,
     /// Until then, a controller on a copy of the store counts as alive and leads.
     twin_until: Time,
+    /// What was granted is saved for the next controller.
+    has_left: bool,
     /// The silence as it was last logged.
     told: Option<Silence>,
 }
@@ -66,6 +74,7 @@ impl Fence {
             failed: false,
             predecessor_until,
             twin_until: Time(0),
+            has_left: false,
             told: None,
         }
     }
@@ -110,7 +119,13 @@ impl Fence {
             return Some(Silence::Twin(left));
         }
         let is_cut_off = |span: Span| self.confirmed.is_none_or(|confirmed| now.since(confirmed) >= span);
-        self.span.filter(|span| is_cut_off(*span)).map(Silence::CutOff)
+        let cut_off = self.span.filter(|span| is_cut_off(*span)).map(Silence::CutOff);
+        cut_off.or(self.has_left.then_some(Silence::Left))
+    }
+
+    /// Leaves what was granted to the next controller: from now on nothing is.
+    pub(crate) fn leave(&mut self) {
+        self.has_left = true;
     }
 
     /// Whether nodes may be spoken to.
@@ -162,6 +177,7 @@ impl LeasingCalls<'_> {
                     tracing::error!("no grants: {silence}")
                 }
                 Some(silence @ Silence::Predecessor(_)) => tracing::warn!("no grants yet: {silence}"),
+                Some(silence @ Silence::Left) => tracing::debug!("no grants any more: {silence}"),
                 None => tracing::info!("nodes are let in"),
             }
         }
@@ -214,6 +230,21 @@ mod tests {
         fence.yield_until(Time(100));
         assert_eq!(fence.turn(Time(40)), Some(Some(Silence::Twin(Span(60)))));
         assert_eq!(fence.silence(Time(100)), None);
+    }
+
+    #[test]
+    fn who_has_left_speaks_no_more_whatever_beats_say() {
+        let mut fence = Fence::new(Time(0), Some(FENCE), FENCE, Time(100)).beaten();
+        fence.beat_stored(Time(5));
+        fence.leave();
+        assert_eq!(
+            fence.silence(Time(40)),
+            Some(Silence::Predecessor(Span(60))),
+            "which a successor waits for, too"
+        );
+        assert_eq!(fence.silence(Time(100)), Some(Silence::Left));
+        fence.beat_stored(Time(3_000_000));
+        assert_eq!(fence.silence(Time(3_000_001)), Some(Silence::Left));
     }
 
     #[test]

@@ -97,14 +97,13 @@ impl Leasing {
         self.longest_ttl
     }
 
-    /// Ends all streams, and returns the leases and the quotas to save; `None` when nothing was granted, since a
-    /// predecessor may still be granting.
+    /// Ends all streams, grants nothing any more, and returns the leases and the quotas to save; `None` when nothing was
+    /// granted, since a predecessor may still be granting.
     pub(crate) fn stop(&mut self, now: Time, unix_us: u64) -> Option<(Snapshot, Quotas)> {
         self.sessions.clear();
-        self.fence
-            .silence(now)
-            .is_none()
-            .then(|| (self.engine.snapshot(now), self.quotas.last(&self.engine, now, unix_us)))
+        let is_silent = self.fence.silence(now).is_some();
+        self.fence.leave();
+        (!is_silent).then(|| (self.engine.snapshot(now), self.quotas.last(&self.engine, now, unix_us)))
     }
 
     /// The identity of this controller, and what it knows of others.

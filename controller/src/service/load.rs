@@ -57,7 +57,8 @@ impl Service {
         let convictions = Convictions::load(&*store, &meta, catalog)?;
         leasing.load_clients(&*store, &meta, clock.unix_ms())?;
         let (epoch, recovery) = (leasing.lead().epoch(), leasing.recovery(now));
-        tracing::info!(epoch, first, %recovery, "store loaded");
+        let took = clock.now().since(now);
+        tracing::info!(epoch, first, %recovery, %took, "store loaded");
         Ok(Self::assemble(store, clock, State { leasing, accounts, definitions, convictions, tokens }))
     }
 

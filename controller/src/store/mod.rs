@@ -235,6 +235,9 @@ pub enum StoreError {
         /// The owner found.
         by: String,
     },
+    /// This controller has left the log to others.
+    #[error("this controller has left the log to the next one; call that one")]
+    Left,
     /// The log was not taken over: it has another owner than was seen, or that one lives.
     #[error("the log was not taken over: {by}; look again")]
     NotTaken {
@@ -314,6 +317,12 @@ pub type VisitAll<'a> = dyn FnMut(Table, &[u8], &[u8]) -> Result<ControlFlow<()>
 pub trait Store: Send + Sync {
     /// Makes every change of the batch durable, or none.
     fn commit(&self, batch: &[Write]) -> Result<(), StoreError>;
+
+    /// Commits the last batch of a controller, which writes no more: a store that controllers share is left to the next
+    /// one with that very batch.
+    fn commit_last(&self, batch: &[Write]) -> Result<(), StoreError> {
+        self.commit(batch)
+    }
 
     /// Visits the rows of a table with a key of `from` or above, in order of the keys.
     fn scan(&self, table: Table, from: &[u8], visit: &mut Visit<'_>) -> Result<(), StoreError>;

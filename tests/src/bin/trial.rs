@@ -71,15 +71,18 @@ enum Trial {
         #[arg(long, value_name = "N", default_value_t = 50)]
         kills: u64,
     },
-    /// The same cluster: the controller that leads is drained while a node holds many leases. Prints how long nothing was
+    /// The same cluster: the controller that leads is drained while nodes hold many leases. Prints how long nothing was
     /// granted, and whether the next one recovered.
     Transfer {
         /// How many times.
         #[arg(long, value_name = "N", default_value_t = 20)]
         times: u64,
-        /// Leases of the node, each of a group of its own.
+        /// Leases of all nodes, each of a group of its own.
         #[arg(long, value_name = "N", default_value_t = 10_000)]
         leases: u64,
+        /// Nodes. Each has ten grants a second at most, so that with few of them nothing is granted for a while anyway.
+        #[arg(long, value_name = "N", default_value_t = 20)]
+        nodes: u64,
     },
 }
 
@@ -142,8 +145,8 @@ async fn run(options: Options) -> Result<ExitCode, Box<dyn Error>> {
         Trial::Takeover { kills, limited_every } => {
             return Ok(show_kills(&takeover::kills(&setting, kills, limited_every).await?));
         }
-        Trial::Transfer { times, leases } => {
-            return Ok(show_transfers(&transfer::transfers(&setting, leases, times).await?));
+        Trial::Transfer { times, leases, nodes } => {
+            return Ok(show_transfers(&transfer::transfers(&setting, leases, nodes, times).await?));
         }
         Trial::Member { kills } => return Ok(show_members(&takeover::members(&setting, kills).await?)),
     };
@@ -170,8 +173,12 @@ fn show_members(outcome: &takeover::Members) -> ExitCode {
 }
 
 fn show_transfers(outcome: &transfer::Transfers) -> ExitCode {
-    println!("drains of the controller that leads, with {} leases", outcome.leases);
+    println!(
+        "drains of the controller that leads, with {} leases of {} nodes",
+        outcome.leases, outcome.nodes
+    );
     println!("  nothing was granted for:                           {}", outcome.without_grants);
+    println!("  each node had a grant after:                       {}", outcome.all_granted);
     println!("  the next one said that it leads after:             {}", outcome.led);
     println!("  the next one recovered, or began another epoch:    {} times", outcome.recoveries);
     show_refused(outcome.refused)

@@ -92,10 +92,13 @@ pub(super) fn lead(world: &Arc<World>, at: usize, life: &Life, mut leads: Leads)
     if machine.lock().is_to_stop {
         // Whether that is heard or not, it stops.
         let _ = leads.store.announce();
-        // Its listeners are closed.
-        machine.lock().speaks = None;
+        world.judge.lock().unwrap().leaves(leads.store.epoch());
+        // Its listeners are open meanwhile, and nodes call.
         if let Err(error) = leads.service.shut_down() {
             explained(world, &error);
+        }
+        if leads.store.has_left() {
+            world.judge.lock().unwrap().left = Some(leads.store.epoch());
         }
         leads.saved = true;
         return (Role::Leads(leads), 0);
@@ -155,8 +158,7 @@ fn leave(world: &Arc<World>, at: usize, leads: Leads) -> (Role, u64) {
         crash(world, at, world.draws.below(SECOND), false);
         return (Role::Down, 0);
     }
-    world.judge.lock().unwrap().leaves(leads.store.epoch());
-    let left = leave_log(&leads.store, &leads.service).is_ok() && leads.store.has_ended();
+    let left = leave_log(&leads.store, &leads.service).is_ok() && leads.store.has_left();
     world.judge.lock().unwrap().left = left.then_some(leads.store.epoch());
     world.machines[at].lock().end_leadership();
     (Role::Down, 100 * MS + world.draws.below(3 * SECOND))

@@ -98,6 +98,8 @@ pub(super) struct Put<'a> {
     /// The log gets this number with it, which is one more than it had. That a segment is absent is not enough: a late
     /// attempt at a number that has been removed would find it so.
     pub(super) head: Option<u64>,
+    /// The owner leaves the log with it: its record from then on.
+    pub(super) leaves: Option<&'a [u8]>,
 }
 
 /// The shared store, the keys in it, and how patiently it is asked.
@@ -177,6 +179,9 @@ impl Calls {
             let before = head_value(n.saturating_sub(1));
             transaction.when.push(Guard::Value(self.keys.head(), before));
             transaction.then.push(Step::Put(self.keys.head(), head_value(n)));
+        }
+        if let Some(record) = put.leaves {
+            transaction.then.push(Step::Put(self.keys.own(), record.to_vec()));
         }
         let outcome = self.transact(&transaction).map_err(Unwritten::Failed)?;
         if outcome.held {

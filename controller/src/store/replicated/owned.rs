@@ -34,6 +34,8 @@ pub struct ReplicatedStore {
     beats: AtomicU64,
     /// Beats say that it is about to leave the log.
     leaves: AtomicBool,
+    /// It has left the log in order.
+    left: AtomicBool,
     /// Why nothing may be written any more.
     ended: OnceLock<StoreError>,
     /// The word of the seal that the owner before left behind, if it left the log in order: it is valid once.
@@ -98,6 +100,7 @@ impl ReplicatedStore {
             turn: Mutex::new(Turn { head, applied, open: None, known }),
             beats: AtomicU64::new(0),
             leaves: AtomicBool::new(false),
+            left: AtomicBool::new(false),
             ended: OnceLock::new(),
             seal: Mutex::new(before.filter(|before| before.clean).map(seal_of)),
         }
@@ -116,6 +119,11 @@ impl ReplicatedStore {
     /// Whether this controller may write nothing any more: another one owns the log, or its local store is behind.
     pub fn has_ended(&self) -> bool {
         self.ended.get().is_some()
+    }
+
+    /// Whether this controller has left the log in order.
+    pub fn has_left(&self) -> bool {
+        self.left.load(Ordering::Acquire)
     }
 
     /// Shows that this owner lives, in one attempt.
@@ -140,8 +148,14 @@ impl ReplicatedStore {
         if outcome.held {
             return Ok(());
         }
-        let by = named(outcome.found.into_iter().next().flatten().as_ref());
-        self.noted(Err(StoreError::Deposed { by }))
+        let own = outcome.found.into_iter().next().flatten();
+        let last = Owner { clean: true, ..self.owner.clone() };
+        if own.as_ref().is_some_and(|row| Owner::read(&row.value).is_ok_and(|owner| owner == last)) {
+            // The last batch is stored, and its commit is about to hear of it.
+            self.leaves_behind();
+            return Err(StoreError::Left);
+        }
+        self.noted(Err(StoreError::Deposed { by: named(own.as_ref()) }))
     }
 
     /// Shows with a beat, and with all further ones, that this owner is about to leave the log: followers look for that
@@ -160,18 +174,31 @@ impl ReplicatedStore {
     /// The log has another owner, or nobody answered.
     pub fn leave(&self) -> Result<(), StoreError> {
         let _turn = lock(&self.turn);
+        if self.has_left() {
+            return Ok(());
+        }
         self.alive()?;
-        let record = Owner { clean: true, ..self.owner.clone() }.record(rand::random());
-        let put = Put { value: &record, seen: self.epoch, head: None };
+        let record = self.last_record();
+        let put = Put { value: &record, seen: self.epoch, head: None, leaves: None };
         match self.calls.put(self.epoch, &self.calls.keys.own(), &put) {
             Ok(_) => {}
             Err(Unwritten::Failed(error)) => return Err(error.told("leave the log")),
             Err(error) => return self.noted(Err(self.unwritten(error))),
         }
-        // Nothing else has ended it: it is alive, and this is its turn.
-        let _ =
-            self.ended.set(StoreError::Deposed { by: "nobody, since this controller left it,".to_owned() });
+        self.leaves_behind();
         Ok(())
+    }
+
+    /// The record of this owner as it leaves the log.
+    fn last_record(&self) -> Vec<u8> {
+        Owner { clean: true, ..self.owner.clone() }.record(rand::random())
+    }
+
+    /// Notes that the log is left in order.
+    fn leaves_behind(&self) {
+        self.left.store(true, Ordering::Release);
+        // A beat may have heard of it first.
+        let _ = self.ended.set(StoreError::Left);
     }
 
     /// Gives the log another word, and returns it: local stores that follow it until now are of another log then, and are
@@ -186,7 +213,7 @@ impl ReplicatedStore {
         let read =
             self.calls.get(std::slice::from_ref(&key)).map_err(|error| error.told("read which log it is"))?;
         let seen = read.found.into_iter().next().flatten().map_or(0, |row| row.changed);
-        let put = Put { value: word.as_bytes(), seen, head: None };
+        let put = Put { value: word.as_bytes(), seen, head: None, leaves: None };
         match self.calls.put(self.epoch, &key, &put) {
             Ok(_) => Ok(word),
             Err(Unwritten::Failed(error)) => Err(error.told("give the log another word")),
@@ -248,10 +275,22 @@ impl ReplicatedStore {
         result
     }
 
-    /// Puts a segment at the end of the log.
-    fn append(&self, turn: &mut Turn, value: &[u8]) -> Result<(), Unwritten> {
+    /// The entries of a batch that is to be logged next.
+    fn entries(&self, turn: &mut Turn, batch: &[Write]) -> Result<Vec<u8>, StoreError> {
+        self.noted(self.settle(turn))?;
+        // Only now the local store has all that the log may have before this batch.
+        let entries = turn.known.encode(batch, &*self.local)?;
+        if entries.len() > LONGEST {
+            let reason = format!("it has {} bytes, at most {LONGEST} go into the log", entries.len());
+            return Err(StoreError::Failed { operation: "log a change", reason });
+        }
+        Ok(entries)
+    }
+
+    /// Puts a segment at the end of the log, and leaves that with it under this record, if there is one.
+    fn append(&self, turn: &mut Turn, value: &[u8], leaves: Option<&[u8]>) -> Result<(), Unwritten> {
         let n = turn.head.next;
-        let put = Put { value, seen: 0, head: Some(n) };
+        let put = Put { value, seen: 0, head: Some(n), leaves };
         self.calls.put(self.epoch, &self.calls.keys.segment(n), &put)?;
         turn.head.advance(value.len());
         Ok(())
@@ -262,7 +301,7 @@ impl ReplicatedStore {
         let Some(open) = turn.open.take() else { return Ok(()) };
         let Head { next: n, logged: before } = turn.head;
         let empty = Segment { n, epoch: self.epoch, part: 0, of: 1, second: open.second, before, piece: &[] };
-        match self.append(turn, &empty.encode()) {
+        match self.append(turn, &empty.encode(), None) {
             Ok(()) => Ok(()),
             Err(Unwritten::Other(Some(row))) if row.value == open.value => {
                 turn.head.advance(open.value.len());
@@ -287,7 +326,7 @@ impl ReplicatedStore {
         self.settle(turn)?;
         let mut entries = Vec::new();
         put_mark(&mut entries);
-        self.log(turn, &entries, &[])?;
+        self.log(turn, &entries, &[], None)?;
         self.apply(turn, &[])
     }
 
@@ -301,15 +340,22 @@ impl ReplicatedStore {
         }
     }
 
-    /// Logs the entries of a batch, in as many segments as it takes.
-    fn log(&self, turn: &mut Turn, entries: &[u8], batch: &[Write]) -> Result<(), StoreError> {
+    /// Logs the entries of a batch, in as many segments as it takes; with a record, the log is left with the last of them.
+    fn log(
+        &self,
+        turn: &mut Turn,
+        entries: &[u8],
+        batch: &[Write],
+        record: Option<&[u8]>,
+    ) -> Result<(), StoreError> {
         let second = self.calls.settings.clock.unix_ms() / 1_000;
         let pieces = pieces(entries, self.calls.settings.segment);
         let of = u32::try_from(pieces.len()).unwrap_or(u32::MAX);
         for (part, piece) in (0..of).zip(pieces) {
             let Head { next: n, logged: before } = turn.head;
             let value = Segment { n, epoch: self.epoch, part, of, second, before, piece }.encode();
-            if let Err(error) = self.append(turn, &value) {
+            let leaves = record.filter(|_| part + 1 == of);
+            if let Err(error) = self.append(turn, &value, leaves) {
                 if matches!(&error, Unwritten::Failed(error) if error.uncertain) {
                     let batch = (part + 1 == of).then(|| batch.to_vec());
                     turn.open = Some(Open { value, second, batch });
@@ -363,15 +409,24 @@ impl Store for ReplicatedStore {
         if scope::shared(batch)?.is_empty() {
             return self.local.commit(batch);
         }
-        self.noted(self.settle(&mut turn))?;
-        // Only now the local store has all that the log may have before this batch.
-        let entries = turn.known.encode(batch, &*self.local)?;
-        if entries.len() > LONGEST {
-            let reason = format!("it has {} bytes, at most {LONGEST} go into the log", entries.len());
-            return Err(StoreError::Failed { operation: "log a change", reason });
-        }
-        self.noted(self.log(&mut turn, &entries, batch))?;
+        let entries = self.entries(&mut turn, batch)?;
+        self.noted(self.log(&mut turn, &entries, batch, None))?;
         self.noted(self.apply(&mut turn, batch))
+    }
+
+    /// The record that leaves the log is in the transaction of the last segment, so the next owner waits for nothing that
+    /// this one does afterwards.
+    fn commit_last(&self, batch: &[Write]) -> Result<(), StoreError> {
+        let mut turn = lock(&self.turn);
+        self.alive()?;
+        let entries = self.entries(&mut turn, batch)?;
+        self.noted(self.log(&mut turn, &entries, batch, Some(&self.last_record())))?;
+        self.leaves_behind();
+        if let Err(error) = self.apply(&mut turn, batch) {
+            // The log has it, from which this file is brought up to date.
+            tracing::warn!(%error, "the last batch is in the log, and not in the local store");
+        }
+        Ok(())
     }
 
     fn scan(&self, table: Table, from: &[u8], visit: &mut Visit<'_>) -> Result<(), StoreError> {

@@ -46,7 +46,7 @@ pub(super) fn write(
 
     let mut pager = Pager::new(generation, calls.settings.segment, |i, page: Vec<u8>| {
         let key = calls.keys.page(generation, i);
-        let put = Put { value: &page, seen: 0, head: None };
+        let put = Put { value: &page, seen: 0, head: None, leaves: None };
         calls.put(epoch, &key, &put).map(drop).map_err(|error| unwritten(&key, error))
     });
     let mut applied = at;
@@ -63,7 +63,7 @@ pub(super) fn write(
     let Applied { n, epoch: of, logged } = applied.unwrap_or_default();
     let checkpoint = Checkpoint { generation, n, epoch: of, logged, content };
     // The first one, of which the log has nothing, takes a number of its own.
-    let put = Put { value: &checkpoint.encode(), seen, head: at.map(|at| at.n) };
+    let put = Put { value: &checkpoint.encode(), seen, head: at.map(|at| at.n), leaves: None };
     let revision = calls.put(epoch, &key, &put).map_err(|error| unwritten(&key, error))?;
     Ok(Written { checkpoint, older, revision })
 }

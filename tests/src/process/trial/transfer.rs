@@ -1,6 +1,7 @@
-//! Planned transfers in a cluster: the controller that leads is drained, again and again, while a node holds many leases.
+//! Planned transfers in a cluster: the controller that leads is drained, again and again, while nodes hold many leases.
 //!
-//! The node is a client of this process, so all times are of one clock.
+//! The nodes are clients of this process, so all times are of one clock. A node renews ten times a second at most, so one
+//! alone has grants 100 ms apart while nothing is wrong.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -34,32 +35,42 @@ const WAIT: Duration = Duration::from_millis(500);
 /// What transfers came to.
 #[derive(Clone, Debug, Default)]
 pub struct Transfers {
-    /// Leases that the node held.
+    /// Leases that the nodes held.
     pub leases: u64,
-    /// From the last grant of one controller to the first of the next.
+    /// Nodes that held them.
+    pub nodes: u64,
+    /// From the last grant of one controller to the first of the next, to any node.
     pub without_grants: Times,
+    /// From the last grant of one controller until each node has one of the next.
+    pub all_granted: Times,
     /// From the answer to the drain until the next one says that it leads.
     pub led: Times,
     /// How often the next one recovered, or began another epoch.
     pub recoveries: u64,
-    /// Operations that the node was refused, of all.
+    /// Operations that nodes were refused, of all.
     pub refused: (u64, u64),
 }
 
-/// Drains the controller that leads so many times, while a node holds so many leases.
+/// Drains the controller that leads so many times, while so many nodes hold so many leases together.
 ///
 /// # Errors
 /// A process does not do what it should.
-pub async fn transfers(setting: &Setting, leases: u64, times: u64) -> Result<Transfers, ClusterError> {
+pub async fn transfers(
+    setting: &Setting,
+    leases: u64,
+    nodes: u64,
+    times: u64,
+) -> Result<Transfers, ClusterError> {
     let mut controllers = Controllers::new(&setting.folder, &setting.load_node, THREE)?;
     (0..THREE).try_for_each(|index| controllers.start(index))?;
     let (leader, _) = controllers.successor(None).await?;
     define(&controllers, leader, leases).await?;
-    let client = Client::builder(controllers.endpoints(), "holder").start();
-    let client = client.map_err(|error| refused("start a node", error))?;
+    let client = |number| Client::builder(controllers.endpoints(), format!("holder-{number}")).start();
+    let clients: Result<Vec<Client>, _> = (0..nodes.max(1)).map(client).collect();
+    let clients = clients.map_err(|error| refused("start a node", error))?;
     // Side by side: each waits for an answer, and for a lease.
     let mut finding = JoinSet::new();
-    for number in 0..leases {
+    for (number, client) in (0..leases).zip(clients.iter().cycle()) {
         let client = client.clone();
         finding.spawn(async move {
             let group = found(&client, &name(number)).await?;
@@ -74,11 +85,11 @@ pub async fn transfers(setting: &Setting, leases: u64, times: u64) -> Result<Tra
     }
     let (stop, counts) = (Arc::<AtomicBool>::default(), Arc::new([AtomicU64::new(0), AtomicU64::new(0)]));
     let task = tokio::spawn(use_all(groups, Arc::clone(&stop), Arc::clone(&counts)));
-    let mut outcome = Transfers { leases, ..Transfers::default() };
+    let mut outcome = Transfers { leases, nodes: nodes.max(1), ..Transfers::default() };
     for _ in 0..times {
         tokio::time::sleep(SETTLES).await;
         let (leader, epoch) = controllers.successor(None).await?;
-        let gap = tokio::spawn(gap(client.clone()));
+        let gap = tokio::spawn(gap(clients.clone()));
         let wish = v1::DrainControllerRequest { controller: format!("c{leader}"), rest_us: REST_US };
         let drained = controllers.admin(leader).await?.drain_controller(wish).await;
         drained.map_err(|status| refused("drain", status))?;
@@ -89,11 +100,15 @@ pub async fn transfers(setting: &Setting, leases: u64, times: u64) -> Result<Tra
         let status = status.map_err(|status| refused("ask for the status", status))?.into_inner();
         outcome.recoveries += u64::from(status.recovery_us > 0 || later != epoch);
         let gap = within("a grant", gap).await?;
-        outcome.without_grants.add(gap.map_err(|error| refused("wait for a grant", error))?);
+        let [first, all] = gap.map_err(|error| refused("wait for a grant", error))?;
+        outcome.without_grants.add(first);
+        outcome.all_granted.add(all);
     }
     stop.store(true, Ordering::Relaxed);
     let _ = task.await;
-    let _ = client.shutdown().await;
+    for client in clients {
+        let _ = client.shutdown().await;
+    }
     let [admitted, lost] = counts.each_ref().map(|count| count.load(Ordering::Relaxed));
     outcome.refused = (lost, lost + admitted);
     Ok(outcome)
@@ -139,19 +154,29 @@ async fn use_all(groups: Vec<Group>, stop: Arc<AtomicBool>, counts: Arc<[AtomicU
     }
 }
 
-/// From the last grant of the controller that is in use to the first of the next one.
-async fn gap(client: Client) -> tidegate_core::units::Span {
-    let first = client.stats();
-    let (mut grants, mut last) = (first.counts.grants, Instant::now());
-    loop {
-        let stats = client.stats();
-        if stats.counts.grants > grants {
-            let now = Instant::now();
-            if stats.link.endpoint != first.link.endpoint {
-                return length(now.duration_since(last));
+/// From the last grant of the controller that is in use to the first of the next one, and until each node has one.
+async fn gap(clients: Vec<Client>) -> [tidegate_core::units::Span; 2] {
+    let before: Vec<_> = clients.iter().map(Client::stats).collect();
+    let mut grants: Vec<u64> = before.iter().map(|stats| stats.counts.grants).collect();
+    let (mut last, mut first, mut waiting) = (Instant::now(), None, vec![true; clients.len()]);
+    while waiting.contains(&true) {
+        for (((client, before), grants), waits) in
+            clients.iter().zip(&before).zip(&mut grants).zip(&mut waiting)
+        {
+            let stats = client.stats();
+            if stats.counts.grants <= *grants {
+                continue;
             }
-            (grants, last) = (stats.counts.grants, now);
+            *grants = stats.counts.grants;
+            let now = Instant::now();
+            if stats.link.endpoint == before.link.endpoint {
+                last = now;
+            } else {
+                *waits = false;
+                first.get_or_insert(now);
+            }
         }
         tokio::time::sleep(LOOK).await;
     }
+    [first.unwrap_or(last), Instant::now()].map(|at| length(at.saturating_duration_since(last)))
 }

@@ -287,12 +287,55 @@ fn rows_of_one_file_stay_out_of_the_log_and_its_marks_out_of_sight() {
 }
 
 #[test]
+fn the_last_batch_leaves_the_log_in_the_transaction_of_its_last_segment() {
+    let (own, long) = (Keys::new(PREFIX).unwrap().own(), vec![7; 400]);
+    for fault in [None, Some(Fault::Lost), Some(Fault::Away), Some(Fault::Late)] {
+        let (model, place) = (model(), Memory::new());
+        let store = taken(&model, &place, "a");
+        model.plan([None, None, fault]);
+        store.commit_last(&[put(Table::Meta, META_CLEAN, &long)]).unwrap();
+        assert!(store.has_left() && !store.is_deposed());
+        assert!(matches!(store.commit(&group("b")), Err(StoreError::Left)));
+        let changes = model.changes();
+        let of_own: Vec<u64> = changes.iter().filter(|of| of.key == own).map(|of| of.revision).collect();
+        let last = changes.last().unwrap().revision;
+        let keys = Keys::new(PREFIX).unwrap();
+        let segments: Vec<u64> =
+            changes.iter().filter(|of| keys.number(&of.key).is_some()).map(|of| of.revision).collect();
+        assert!(segments.len() > 2 && segments.last() == Some(&last) && of_own.last() == Some(&last));
+        assert_eq!(of_own.len(), 2, "{fault:?}");
+        // A request that is late finds another owner.
+        while model.held() > 0 {
+            model.deliver(0);
+        }
+        let next = taken(&model, &Memory::new(), "b");
+        assert_eq!(next.break_seal().unwrap(), Some(store.seal().unwrap()));
+        assert_eq!((rows(&next), afresh(&model)), (rows(&store), rows(&store)), "{fault:?}");
+    }
+}
+
+#[test]
+fn a_last_batch_that_nobody_answered_for_leaves_the_log_or_does_not_and_a_beat_shows_which() {
+    for (fault, has_left) in [(Fault::Lost, true), (Fault::Away, false)] {
+        let (model, place) = (model(), Memory::new());
+        let store = impatient(&model, &place);
+        model.plan([Some(fault)]);
+        store.commit_last(&group("a")).unwrap_err();
+        assert!(!store.has_left());
+        assert_eq!(store.beat().is_err(), has_left, "{fault:?}");
+        assert_eq!(store.has_left(), has_left);
+        assert_eq!(afresh(&model).len(), usize::from(has_left));
+    }
+}
+
+#[test]
 fn who_leaves_says_so_and_writes_no_more() {
     let (model, place) = (model(), Memory::new());
     let store = taken(&model, &place, "a");
     model.plan([Some(Fault::Lost)]);
     store.leave().unwrap();
-    assert!(store.is_deposed() && store.commit(&group("a")).is_err() && store.beat().is_err());
+    assert!(store.has_left() && store.commit(&group("a")).is_err() && store.beat().is_err());
+    store.leave().unwrap();
     let follower = started(&model, &Memory::new());
     let seen = follower.look().unwrap();
     assert!(seen.owner.as_ref().is_some_and(|owner| owner.clean));
@@ -468,7 +511,7 @@ async fn a_controller_runs_on_it_and_another_one_goes_on() {
     let first = load(taken(&model, &Memory::new(), "a"));
     first.shut_down().unwrap();
     let second = load(taken(&model, &Memory::new(), "b"));
-    assert!(second.epoch() > first.epoch(), "the mark of a clean stop is of another file");
+    assert_eq!(second.epoch(), first.epoch(), "the log was left with the leases");
     let error = first.accounts().flush().err();
-    assert!(error.is_none_or(|error| matches!(error, StoreError::Deposed { .. })));
+    assert!(error.is_none_or(|error| matches!(error, StoreError::Left)));
 }

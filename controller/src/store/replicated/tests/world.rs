@@ -138,6 +138,7 @@ impl World {
             StoreError::Shared { .. }
             | StoreError::Deposed { .. }
             | StoreError::NotTaken { .. }
+            | StoreError::Left
             | StoreError::Belated => true,
             StoreError::Parted { .. } | StoreError::Failed { .. } => self.controllers[at].failed,
             _ => false,
@@ -237,9 +238,11 @@ impl World {
             0 => store.beat(),
             1 => store.checkpoint_if_due().map(drop),
             2 if self.draws.below(20) == 0 => store.leave(),
-            _ => {
+            of => {
                 let batch = self.batch();
-                let done = store.commit(&batch);
+                let is_last = of == 3 && self.draws.below(10) == 0;
+                let done = if is_last { store.commit_last(&batch) } else { store.commit(&batch) };
+                assert!(!is_last || done.is_err() || store.has_left());
                 self.asked.push((batch, done.is_ok()));
                 done
             }
