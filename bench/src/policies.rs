@@ -3,8 +3,7 @@
 //!
 //! An operation of 1 RU comes at half of the limit, so that all are admitted, and at twice of it, so that half of them
 //! are refused or wait. A rate that warms up is between cold and warm at half of its limit, where the curve is reckoned
-//! for each operation. On a client, only the token bucket without a quota lends to threads; the others take the lock of
-//! their group for each operation.
+//! for each operation. On a client, all lend to threads, as far as their buckets and shares go.
 
 use std::hint::black_box;
 use std::time::Duration;
