@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use shuttle::future::block_on;
 use tidegate_core::engine::{Engine, EngineConfig};
-use tidegate_core::exchange::{Allowance, Grant, LeaseTerms};
+use tidegate_core::exchange::{Allowance, Ask, Grant, LeaseTerms};
 use tidegate_core::group::{ClientId, GroupId, GroupSpec};
 use tidegate_core::quota::Unit;
 use tidegate_core::units::{Rate, Ru, Span, Time};
@@ -24,16 +24,18 @@ pub(super) const POOL: i64 = 10_000;
 
 /// A lease on a full bucket, and nothing after it.
 pub(super) fn full(ttl: Span) -> World {
-    World::new(move |_, ask| {
-        Grant::Leased(LeaseTerms {
-            cap: Ru(POOL),
-            fill: Ru(if ask.acked_seq == 0 { POOL } else { 0 }),
-            ttl,
-            renew_after: Span::millis(100),
-            max_fit: Ru::MAX,
-            ..LeaseTerms::default()
-        })
-    })
+    World::new(move |_, ask| Grant::Leased(filled_once(ttl, ask)))
+}
+
+fn filled_once(ttl: Span, ask: &Ask) -> LeaseTerms {
+    LeaseTerms {
+        cap: Ru(POOL),
+        fill: Ru(if ask.acked_seq == 0 { POOL } else { 0 }),
+        ttl,
+        renew_after: Span::millis(100),
+        max_fit: Ru::MAX,
+        ..LeaseTerms::default()
+    }
 }
 
 /// The group, once it has its lease, with purses: two operations at the same time make it busy.
@@ -292,15 +294,8 @@ fn a_share_of_requests_is_begun_once() {
                     resets_in: Span::secs(60),
                     ..Allowance::default()
                 };
-                Grant::Leased(LeaseTerms {
-                    cap: Ru(POOL),
-                    fill: Ru(if ask.acked_seq == 0 { POOL } else { 0 }),
-                    ttl: Span::secs(60),
-                    renew_after: Span::millis(100),
-                    max_fit: Ru::MAX,
-                    allowance: Some(allowance),
-                    ..LeaseTerms::default()
-                })
+                let terms = filled_once(Span::secs(60), ask);
+                Grant::Leased(LeaseTerms { allowance: Some(allowance), ..terms })
             });
             let group = busy(&world).await;
             // Two were settled. The one that was given up may have begun before the share came.

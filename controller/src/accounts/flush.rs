@@ -36,12 +36,7 @@ impl AccountCalls<'_> {
             batch.extend(beat);
             if batch.is_empty() { Ok(()) } else { self.service.commit(&batch) }
         });
-        let mut state = self.service.lock();
-        match &result {
-            Ok(()) => state.leasing.stored(taken.leasing),
-            Err(_) => state.not_stored(taken),
-        }
-        result
+        taken.settle(self.service, result)
     }
 
     /// Packs minutes that are over, drops history that is too old, and folds incarnations that were silent for long.
@@ -86,12 +81,7 @@ pub(crate) fn flush_last(service: &Service) -> Result<(), StoreError> {
         }
     };
     let result = taken.batch().and_then(last);
-    let mut state = service.lock();
-    match &result {
-        Ok(()) => state.leasing.stored(taken.leasing),
-        Err(_) => state.not_stored(taken),
-    }
-    result
+    taken.settle(service, result)
 }
 
 /// The changes of each owner that are being stored.
@@ -112,6 +102,16 @@ impl Taken {
         self.leasing.rows(&mut batch)?;
         self.convictions.rows(&mut batch)?;
         Ok(batch)
+    }
+
+    /// Notes how the commit of these ended, and returns that.
+    fn settle(self, service: &Service, result: Result<(), StoreError>) -> Result<(), StoreError> {
+        let mut state = service.lock();
+        match &result {
+            Ok(()) => state.leasing.stored(self.leasing),
+            Err(_) => state.not_stored(self),
+        }
+        result
     }
 }
 

@@ -58,7 +58,7 @@ impl NodeGroup {
         }
         let least = Ru(cost.or_zero().0.saturating_mul(LEAST.into())).max(Ru(1));
         let part = self.quota.part(now, &self.consumption);
-        if part.tokens < least || part.operations < LEAST.into() {
+        if part.operations < LEAST.into() {
             return None;
         }
         let end = self.look().spends_until()?;

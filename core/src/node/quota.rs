@@ -136,8 +136,7 @@ impl Quota {
         if self.is_none() {
             return Part::ALL;
         }
-        let left = self.allowance.ceiling - self.used(settled) - self.lent;
-        let part = if self.lasts(now) { left.or_zero().scale(1, 4) } else { Ru::ZERO };
+        let part = if self.lasts(now) { self.unlent(settled).or_zero().scale(1, 4) } else { Ru::ZERO };
         match self.allowance.unit {
             Unit::Ru => Part { tokens: part, ..Part::ALL },
             Unit::Requests => Part { operations: requests(part), ..Part::ALL },
@@ -230,9 +229,20 @@ impl Quota {
         self.allowance.rolls || now < self.until
     }
 
+    /// What is left of the share, beside what threads hold.
+    fn unlent(&self, settled: &Total) -> Ru {
+        self.allowance.ceiling - self.used(settled) - self.lent
+    }
+
+    /// The most that may still be used, of this node's share or another's.
+    fn in_window(&self, settled: &Total) -> Ru {
+        let used = self.used(settled) + self.lent;
+        (self.allowance.left - (used - self.used_then)).max(self.unlent(settled))
+    }
+
     /// Whether the share covers an operation.
     pub(super) fn covers(&self, now: Time, cost: Ru, settled: &Total) -> bool {
-        self.lasts(now) && self.used(settled) + self.lent + self.needs(cost) <= self.allowance.ceiling
+        self.lasts(now) && self.needs(cost) <= self.unlent(settled)
     }
 
     /// What the quota counts, and the time to the next window or, where it rolls, until something returns, if nothing can
@@ -241,9 +251,7 @@ impl Quota {
         if self.is_none() || now >= self.until {
             return None;
         }
-        let left = self.allowance.left - (self.used(settled) + self.lent - self.used_then);
-        let covers = self.needs(cost) <= left || self.covers(now, cost, settled);
-        (!covers).then(|| (self.allowance.unit, self.until.since(now)))
+        (self.needs(cost) > self.in_window(settled)).then(|| (self.allowance.unit, self.until.since(now)))
     }
 
     /// The largest cost for which it is not used up, as far as costs count in it.
@@ -251,8 +259,7 @@ impl Quota {
         if self.is_none() || self.allowance.unit == Unit::Requests || now >= self.until {
             return Ru::MAX;
         }
-        let used = self.used(settled) + self.lent;
-        (self.allowance.left - (used - self.used_then)).max(self.allowance.ceiling - used)
+        self.in_window(settled)
     }
 
     /// The end of the window, which is when to ask for a share in the next. Where it rolls, the controller says with its

@@ -196,7 +196,7 @@ impl Budget {
     /// `least`.
     pub(crate) fn draw(&mut self, least: Ru, most: Ru) -> Option<Ru> {
         match self.right.state() {
-            LeaseState::Unlimited => Some(most),
+            LeaseState::Unlimited => Some(most).filter(|most| *most >= least),
             LeaseState::Leased if self.hand.debt() == Ru::ZERO => self.hand.bucket_mut().draw(least, most),
             _ => None,
         }

@@ -4,22 +4,26 @@ use super::*;
 use crate::replay::held::{Moments, Offer, Steady};
 
 /// A policy whose moments are each decided by itself.
-struct ByItself<P>(P);
+pub(super) struct ByItself<P> {
+    pub(super) policy: P,
+    /// Moments may pass as a whole all the same, where the policy lets them.
+    pub(super) passes: bool,
+}
 
 impl<P: Steady> Steady for ByItself<P> {
     type State = P::State;
     const ALL_OR_NONE: bool = P::ALL_OR_NONE;
 
     fn fresh(&self) -> P::State {
-        self.0.fresh()
+        self.policy.fresh()
     }
 
     fn offer(&self, state: &mut P::State, from: Time, offer: Offer) {
-        self.0.offer(state, from, offer);
+        self.policy.offer(state, from, offer);
     }
 
     fn room(&self, state: &P::State, from: Time, until: Time) -> Option<[Ru; 2]> {
-        self.0.room(state, from, until)
+        self.policy.room(state, from, until)
     }
 
     fn start(
@@ -29,11 +33,11 @@ impl<P: Steady> Steady for ByItself<P> {
         cost: Ru,
         budget: &mut Budget,
     ) -> Result<Option<Time>, ReplayError> {
-        self.0.start(state, turns, cost, budget)
+        self.policy.start(state, turns, cost, budget)
     }
 
     fn is_at_ease(&self, state: &P::State, moments: &Moments) -> bool {
-        self.0.is_at_ease(state, moments)
+        self.passes && self.policy.is_at_ease(state, moments)
     }
 
     fn pass(
@@ -42,15 +46,19 @@ impl<P: Steady> Steady for ByItself<P> {
         moments: &Moments,
         budget: &mut Budget,
     ) -> Result<bool, ReplayError> {
-        self.0.pass(state, moments, budget)
+        if self.passes { self.policy.pass(state, moments, budget) } else { Ok(false) }
     }
 }
 
 /// The outcome, what of each sample is refused, and how many decisions that took.
-type Answer = (Outcome, Vec<u64>, u64);
+pub(super) type Answer = (Outcome, Vec<u64>, u64);
 
 /// Under a policy.
-fn answer((record, settings): (&Record, &Settings), policy: impl Steady, hears_waits: bool) -> Answer {
+pub(super) fn answer(
+    (record, settings): (&Record, &Settings),
+    policy: impl Steady,
+    hears_waits: bool,
+) -> Answer {
     let (mut tally, mut refused) = (Tally::default(), vec![0; record.samples().len()]);
     let mut budget = Budget::of(u64::MAX);
     let mut hear = |index: usize, part| {
@@ -70,15 +78,24 @@ fn both(record: &Record, settings: &Settings, hears_waits: bool) -> [Answer; 2] 
     match settings.shape {
         Shape::TokenBucket => {
             let held = || Held::new(settings.rate, settings.burst()).unwrap();
-            [answer(of, held(), hears_waits), answer(of, ByItself(held()), hears_waits)]
+            [
+                answer(of, held(), hears_waits),
+                answer(of, ByItself { policy: held(), passes: true }, hears_waits),
+            ]
         }
         Shape::Paced => {
             let drained = || drained(settings.rate).unwrap();
-            [answer(of, drained(), hears_waits), answer(of, ByItself(drained()), hears_waits)]
+            [
+                answer(of, drained(), hears_waits),
+                answer(of, ByItself { policy: drained(), passes: true }, hears_waits),
+            ]
         }
         Shape::WarmUp { period, factor } => {
             let warming = || Warming::new(settings.rate, period, factor).unwrap();
-            [answer(of, warming(), hears_waits), answer(of, ByItself(warming()), hears_waits)]
+            [
+                answer(of, warming(), hears_waits),
+                answer(of, ByItself { policy: warming(), passes: true }, hears_waits),
+            ]
         }
     }
 }

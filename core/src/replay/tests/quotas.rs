@@ -1,11 +1,12 @@
 //! Quotas with windows of a calendar and with one that rolls, beside a slow replay that asks the grant engine at each
 //! moment what is left.
 
+use super::pressed::{ByItself, answer};
 use super::*;
 use crate::engine::{Engine, EngineConfig};
 use crate::group::{GroupId, GroupSpec};
 use crate::quota::{Opening, Unit, cell, window_number};
-use crate::replay::held::{Moments, Offer, Steady};
+use crate::replay::held::Steady;
 
 const GROUP: GroupId = GroupId(7);
 /// A window that samples of seconds show the cells of.
@@ -241,57 +242,10 @@ proptest! {
     }
 }
 
-/// A policy that nothing passes as a whole.
-struct OneByOne<P>(P);
-
-impl<P: Steady> Steady for OneByOne<P> {
-    type State = P::State;
-    const ALL_OR_NONE: bool = P::ALL_OR_NONE;
-
-    fn fresh(&self) -> P::State {
-        self.0.fresh()
-    }
-
-    fn offer(&self, state: &mut P::State, from: Time, offer: Offer) {
-        self.0.offer(state, from, offer);
-    }
-
-    fn room(&self, state: &P::State, from: Time, until: Time) -> Option<[Ru; 2]> {
-        self.0.room(state, from, until)
-    }
-
-    fn start(
-        &self,
-        state: &mut P::State,
-        turns: (Time, Time),
-        cost: Ru,
-        budget: &mut Budget,
-    ) -> Result<Option<Time>, ReplayError> {
-        self.0.start(state, turns, cost, budget)
-    }
-
-    fn is_at_ease(&self, _: &P::State, _: &Moments) -> bool {
-        false
-    }
-
-    fn pass(&self, _: &mut P::State, _: &Moments, _: &mut Budget) -> Result<bool, ReplayError> {
-        Ok(false)
-    }
-}
-
 /// Delayed, and what of each sample is refused, under a policy.
 fn under(record: &Record, settings: &Settings, policy: impl Steady) -> (u128, Vec<u64>) {
-    let (mut tally, mut refused) = (Tally::default(), vec![0; record.samples().len()]);
-    let mut hear = |index: usize, part| {
-        if let Part::Refused(amount) = part {
-            refused[index] += amount.0.unsigned_abs();
-        }
-        tally.add(part);
-        true
-    };
-    let mut budget = Budget::of(u64::MAX);
-    Line::new(policy, settings, true).run(record, Spread::Even, &mut budget, &mut hear).unwrap();
-    (tally.outcome(record, settings, &refused).delayed, refused)
+    let (outcome, refused, _) = answer((record, settings), policy, true);
+    (outcome.delayed, refused)
 }
 
 proptest! {
@@ -320,10 +274,12 @@ proptest! {
         let record = Record::new(samples(&parts)).unwrap();
         let [together, by_itself] = if paced {
             let policy = || drained(settings.rate).unwrap();
-            [under(&record, &settings, policy()), under(&record, &settings, OneByOne(policy()))]
+            let alone = ByItself { policy: policy(), passes: false };
+            [under(&record, &settings, policy()), under(&record, &settings, alone)]
         } else {
             let policy = || Held::new(settings.rate, settings.burst()).unwrap();
-            [under(&record, &settings, policy()), under(&record, &settings, OneByOne(policy()))]
+            let alone = ByItself { policy: policy(), passes: false };
+            [under(&record, &settings, policy()), under(&record, &settings, alone)]
         };
         prop_assert_eq!(together, by_itself);
     }
