@@ -106,6 +106,34 @@ fn no_interval_has_more_whatever_is_killed() {
     assert!(sum * 1_000 <= AMOUNT.0 * times * 15, "{sum} in {times}");
 }
 
+/// Lets nothing begin until all that was used has left; then nodes take shares, all but one are not heard any more and go
+/// on with what they hold, and the length is changed: in a third of the cases a second time while they do.
+fn change_length(world: &mut World, change: u64) {
+    run(world, world.length.0 / 1_000_000 + 20, |_, _| 0);
+    run(world, 1, |_, _| 100);
+    let until = world.now.after(Span::secs(8));
+    world.nodes.iter_mut().skip(1).for_each(|node| node.cut_off_until = until);
+    world.change_length(Span::secs(20 + 20 * (change % 3)));
+    if change % 3 == 2 {
+        run(world, 1, |_, _| 100);
+        world.change_length(Span::secs(20));
+    }
+}
+
+#[test]
+fn no_interval_since_a_change_of_the_length_has_more() {
+    for seed in 0..u64::from(seeds(12)) {
+        let unit = if seed % 2 == 0 { Unit::Ru } else { Unit::Requests };
+        let mut world = World::rolling(unit, seed, 8, Chances { cancels: 5, batches: 20, ..ROUGH });
+        for change in 0..6 {
+            change_length(&mut world, change);
+            run(&mut world, 50, |_, _| 500);
+            let most = worst(&world.charges, world.length);
+            assert!(most <= AMOUNT, "seed {seed}, {unit:?}, change {change}: {most} of {AMOUNT}");
+        }
+    }
+}
+
 const GROUP: GroupId = GroupId(3);
 
 fn ru(number: i64) -> Ru {
@@ -229,15 +257,19 @@ fn an_unused_quota_returns_what_is_used_now_after_a_window() {
 }
 
 #[test]
-fn another_window_charges_now_what_nodes_hold_of_the_one_before() {
+fn another_window_loses_what_nodes_hold_of_the_one_before_when_their_leases_end() {
     let mut engine = engine();
     let share = renews(&mut engine, secs(0), 1, 1, None).ceiling;
     let (number, length) = (window_number(GROUP, 2), Span::secs(3_600));
     let opening = Opening { number, length, durable: Ru::MAX, rolls: true, ..Opening::default() };
     engine.open_quota(secs(1), GROUP, &opening);
     let next = view(&mut engine, secs(1));
-    assert_eq!((next.window, next.used, next.unused), (number, share, ru(0)));
-    assert_eq!(engine.quota_cells(GROUP, secs(1)), [(Span::secs(3_659), share)]);
+    assert_eq!((next.window, next.used, next.unused, next.lost), (number, ru(0), ru(0), share));
+    assert_eq!(engine.quota_cells(GROUP, secs(1)), []);
+    let end = engine.next_expiry().unwrap();
+    let cells = engine.quota_cells(GROUP, end);
+    assert_eq!(cells.iter().map(|(_, amount)| *amount).collect::<Vec<_>>(), [share]);
+    assert!(cells.iter().all(|(leaves_in, _)| leaves_in.0 > 3_600_000_000), "{cells:?}");
 }
 
 /// A node with a lease and a share of a window that rolls.

@@ -124,6 +124,10 @@ pub(crate) struct World {
     pub(crate) rolls: Option<Vec<(Span, Ru)>>,
     /// The length of the window.
     pub(crate) length: Span,
+    /// The number of the newest window; that of a row on disk may be of before a change.
+    pub(crate) count: u32,
+    /// When the window was changed last.
+    pub(crate) changed: Time,
     /// What was charged, and when: of requests those that began, and less what never ran.
     pub(crate) charges: Vec<(Time, Ru)>,
     pub(crate) refused: u64,
@@ -178,6 +182,8 @@ impl World {
             windows: Vec::new(),
             rolls: None,
             length: WINDOW,
+            count: 0,
+            changed: Time(0),
             charges: Vec::new(),
             refused: 0,
         };
@@ -208,9 +214,19 @@ impl World {
         let mut world = Self::of(unit, seed, nodes, chance);
         (world.rolls, world.length, world.ends) = (Some(Vec::new()), Span::secs(60), Time(u64::MAX));
         world.engine = engine(unit, world.now);
-        world.row = Row { count: 2, ..Row::default() };
+        (world.row, world.count) = (Row { count: 2, ..Row::default() }, 2);
         world.reopen();
         world
+    }
+
+    /// Another length begins with nothing used but what nodes hold. The disk has it from the next flush on.
+    pub(crate) fn change_length(&mut self, length: Span) {
+        self.count += 1;
+        (self.length, self.changed) = (length, self.now);
+        let number = window_number(PARENT, self.count);
+        let opening = Opening { number, length, rolls: true, ..Opening::default() };
+        self.engine.open_quota(self.now, PARENT, &opening);
+        self.charges.clear();
     }
 
     /// The controller begins on its disk.
@@ -219,7 +235,7 @@ impl World {
         let lost = self.row.mark - self.row.used;
         let granted = if rolls { lost } else { self.row.mark };
         let opening = Opening {
-            number: window_number(PARENT, self.row.count),
+            number: window_number(PARENT, self.count),
             ends: self.ends,
             length: self.length,
             granted,
@@ -229,6 +245,9 @@ impl World {
             lost_until: self.engine.recovering_until(),
         };
         self.engine.open_quota(self.now, PARENT, &opening);
+        if self.row.count != self.count {
+            return;
+        }
         let passed = self.now.since(self.row.at);
         for (leaves_in, amount) in self.rolls.iter().flatten() {
             if *leaves_in > passed {
@@ -241,8 +260,9 @@ impl World {
     fn open(&mut self) {
         self.ends = self.ends.after(WINDOW);
         let next = self.row.next;
-        self.row = Row { count: self.row.count + 1, mark: next, used: Ru::ZERO, next, at: self.now };
-        let number = window_number(PARENT, self.row.count);
+        self.count += 1;
+        self.row = Row { count: self.count, mark: next, used: Ru::ZERO, next, at: self.now };
+        let number = window_number(PARENT, self.count);
         let opening = Opening { number, ends: self.ends, durable: next, ..Opening::default() };
         self.engine.open_quota(self.now, PARENT, &opening);
     }
@@ -257,7 +277,7 @@ impl World {
             let Some(mark) = view.mark() else { return };
             let cells = self.engine.quota_cells(PARENT, self.now);
             let used = cells.iter().fold(Ru::ZERO, |sum, (_, amount)| sum + *amount);
-            self.row = Row { mark, used, at: self.now, ..self.row };
+            self.row = Row { count: self.count, mark, used, at: self.now, ..self.row };
             self.rolls = Some(cells);
             self.engine.quota_durable(PARENT, view.window, mark, view.gone);
             return;
@@ -394,7 +414,7 @@ impl World {
             self.nodes[index].gather(self.now).give_back(self.now, began, estimate);
             if self.unit == Unit::Requests && window == self.windows.len() {
                 self.settled -= Unit::REQUEST;
-                self.charges.push((began, Ru::ZERO - Unit::REQUEST));
+                self.uncharge(began);
             }
             return;
         }
@@ -407,6 +427,13 @@ impl World {
             self.settled += cost;
             self.charges.push((self.now, cost));
             self.above += (cost - estimate).or_zero();
+        }
+    }
+
+    /// A request that began then never ran.
+    fn uncharge(&mut self, began: Time) {
+        if began >= self.changed {
+            self.charges.push((began, Ru::ZERO - Unit::REQUEST));
         }
     }
 
