@@ -41,7 +41,7 @@ impl Warming {
 
 /// The admissions of a group beside its curve.
 #[derive(Clone, Debug)]
-pub(super) struct Curve {
+pub struct Curve {
     now: Warming,
     /// The one of before a change or a crash, and until when leases of it may be out.
     before: Option<(Warming, Time)>,
@@ -55,7 +55,8 @@ pub(super) struct Curve {
 }
 
 impl Curve {
-    fn new(now: Time, curve: WarmUp, lasts: Span) -> Self {
+    /// A cold one. An admission may count as use for as long as `lasts`.
+    pub fn new(now: Time, curve: WarmUp, lasts: Span) -> Self {
         let warming = Warming { curve, state: curve.fresh() };
         Self { now: warming, before: None, at: now, last: now, lasts, over: Ru::ZERO, worst: Ru::ZERO }
     }
@@ -68,6 +69,12 @@ impl Curve {
         }
         self.before = self.before.map(|(before, _)| (before, settled));
         (self.now, self.last) = (warming, now);
+    }
+
+    /// The controller is gone, and the next begins cold. Leases of the one before end at `settled`.
+    pub fn crashed(&mut self, now: Time, settled: Time) {
+        let curve = self.now.curve;
+        self.begins(now, Warming { curve, state: curve.fresh() }, settled);
     }
 
     fn catch_up(&mut self, now: Time) {
@@ -97,11 +104,17 @@ impl Curve {
         }
     }
 
-    pub(super) fn admit(&mut self, now: Time, cost: Ru) {
+    /// An operation was admitted.
+    pub fn admit(&mut self, now: Time, cost: Ru) {
         self.catch_up(now);
         self.last = self.last.max(now);
         self.over += cost;
         self.worst = self.worst.max(self.over);
+    }
+
+    /// RU above the curve in the worst window.
+    pub fn worst(&self) -> Ru {
+        self.worst
     }
 }
 
@@ -132,8 +145,7 @@ impl World {
     pub(super) fn cool_curves(&mut self) {
         let (now, settled) = (self.now, self.settled());
         for known in self.bounds.values_mut().filter_map(|capped| capped.curve.as_mut()) {
-            let curve = known.now.curve;
-            known.begins(now, Warming { curve, state: curve.fresh() }, settled);
+            known.crashed(now, settled);
         }
     }
 
@@ -191,8 +203,7 @@ mod tests {
     fn a_crash_begins_cold_once_the_leases_of_before_have_ended() {
         let mut known = curve();
         worst(&mut known, 0, 11, 6);
-        let cold = Warming { curve: known.now.curve, state: known.now.curve.fresh() };
-        known.begins(Time(11_000_000), cold, Time(16_000_000));
+        known.crashed(Time(11_000_000), Time(16_000_000));
         assert!(worst(&mut known, 11, 5, 20) <= Ru::whole(21));
         let after = worst(&mut known, 16, 2, 20);
         assert!(after > Ru::whole(100), "{after}");

@@ -12,7 +12,7 @@ mod clocks;
 mod controller;
 mod copies;
 mod counted;
-mod curve;
+pub mod curve;
 mod definitions;
 mod digest;
 pub mod disk;

@@ -9,6 +9,7 @@ use super::outcome::{BoundFigures, GroupFigures, StopFigures};
 use super::tally::Tally;
 use super::{Loaded, MOVING, NODES, TTL_US};
 use crate::process::cluster::Cluster;
+use crate::process::load::Kind;
 use crate::process::log::{CLOCK_ERROR_US, Life, Operation};
 use tidegate_sim::measure::Waits;
 
@@ -88,7 +89,7 @@ pub fn ledger(
 
 /// Admissions and what settling them gave back or took, in order of time. A refund is real somewhere between the
 /// lines of admission and settlement, so one refund per node may be counted on the wrong side of a window's end.
-fn movements(logs: &Logs, groups: &[&str], surcharges: bool) -> Vec<(u64, i64)> {
+pub(super) fn movements(logs: &Logs, groups: &[&str], surcharges: bool) -> Vec<(u64, i64)> {
     let mut movements = Vec::new();
     for operation in groups.iter().flat_map(|group| operations(logs, group)) {
         movements.push((operation.admitted_us, operation.estimate));
@@ -126,7 +127,7 @@ pub fn bound(loaded: &Loaded, cap: &Cap, logs: &Logs, violations: &mut Vec<Strin
     let nodes = i64::try_from(NODES).unwrap_or(i64::MAX);
     let base = Ru::whole(loaded.burst) + fastest.over(Span(APART_US)) + Ru(refund.saturating_mul(nodes));
     let mut kinds = vec![(loaded.name.to_owned(), false, Ru::ZERO)];
-    if loaded.wrong {
+    if loaded.kind == Kind::Wrong {
         // A node owes at most the surcharge of one operation: it admits nothing while it owes.
         let owed = |life: &Life| {
             let all = loaded.counts.iter().flat_map(|group| life.operations(group));

@@ -11,6 +11,7 @@ pub mod fault;
 pub mod judge;
 pub mod links;
 pub mod outcome;
+pub mod paced;
 pub mod progress;
 pub mod run;
 pub mod scene;
@@ -20,6 +21,8 @@ mod verdict;
 
 use std::path::PathBuf;
 use std::time::Duration;
+
+use tidegate_core::units::Span;
 
 use super::load::{Kind, Work};
 
@@ -53,24 +56,34 @@ pub struct Loaded {
     pub settings: &'static [&'static str],
     /// Groups whose load counts: itself, or its children.
     pub counts: &'static [&'static str],
-    /// Its operations cost something else than estimated.
-    pub wrong: bool,
+    /// The operations of its nodes.
+    pub kind: Kind,
+    /// How it paces them, if it does.
+    pub pace: Option<Pace>,
+}
+
+/// How a group paces operations: none saves up tokens for later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// At its rate.
+    Even,
+    /// At its rate divided by the factor when cold, and at its rate after this time of full use.
+    WarmUp(Span, u32),
 }
 
 /// The groups. The buckets hold less than the rate gives in one lease length, so that a lease too many shows as an
 /// excess over the bound. `left` may borrow what `tree` has left, so its own cap is that of `tree`.
-pub const LOADED: [Loaded; 6] = [
-    Loaded { name: "load", rate: 1_000, burst: 200, settings: &[], counts: &["load"], wrong: false },
-    Loaded { name: "dear", rate: 300, burst: 60, settings: &[], counts: &["dear"], wrong: true },
-    Loaded { name: MOVING, rate: MOVING_RATES.1, burst: 80, settings: &[], counts: &[MOVING], wrong: false },
-    Loaded { name: "tree", rate: 600, burst: 120, settings: &[], counts: &["left", "right"], wrong: false },
+pub const LOADED: [Loaded; 8] = [
+    Loaded { name: "load", rate: 1_000, burst: 200, counts: &["load"], ..BUCKET },
+    Loaded { name: "dear", rate: 300, burst: 60, counts: &["dear"], kind: Kind::Wrong, ..BUCKET },
+    Loaded { name: MOVING, rate: MOVING_RATES.1, burst: 80, counts: &[MOVING], ..BUCKET },
+    Loaded { name: "tree", rate: 600, burst: 120, counts: &["left", "right"], ..BUCKET },
     Loaded {
         name: "left",
         rate: 200,
         burst: 120,
         settings: &["--parent", "tree", "--burstable", "unlimited"],
-        counts: &[],
-        wrong: false,
+        ..BUCKET
     },
     Loaded {
         name: "right",
@@ -78,9 +91,31 @@ pub const LOADED: [Loaded; 6] = [
         burst: 60,
         settings: &["--parent", "tree"],
         counts: &["right"],
-        wrong: false,
+        ..BUCKET
+    },
+    Loaded {
+        name: "paced",
+        rate: 400,
+        burst: 3,
+        settings: &["--policy", "paced"],
+        counts: &["paced"],
+        kind: Kind::Steady,
+        pace: Some(Pace::Even),
+    },
+    Loaded {
+        name: "cold",
+        rate: 400,
+        burst: 3,
+        settings: &["--policy", "warm_up(2s, 4)"],
+        counts: &["cold"],
+        kind: Kind::Steady,
+        pace: Some(Pace::WarmUp(Span::secs(2), 4)),
     },
 ];
+
+/// A group with a token bucket, and no load.
+const BUCKET: Loaded =
+    Loaded { name: "", rate: 0, burst: 0, settings: &[], counts: &[], kind: Kind::Mixed, pace: None };
 
 /// The groups that nodes charge.
 pub fn charged() -> impl Iterator<Item = &'static Loaded> {
@@ -92,7 +127,7 @@ pub fn works() -> Vec<Work> {
     let work = |loaded: &Loaded| Work {
         group: loaded.name.to_owned(),
         burst: loaded.burst.unsigned_abs(),
-        kind: if loaded.wrong { Kind::Wrong } else { Kind::Mixed },
+        kind: loaded.kind,
     };
     charged().map(work).collect()
 }

@@ -44,6 +44,8 @@ pub struct Tally {
     pub broken_stops: u64,
     /// Nodes without an answer.
     pub silences: Vec<Silence>,
+    /// When the only controller was killed.
+    pub crashes: Vec<u64>,
 }
 
 impl Tally {
@@ -58,6 +60,7 @@ impl Tally {
             stops: Vec::new(),
             broken_stops: 0,
             silences: Vec::new(),
+            crashes: Vec::new(),
         }
     }
 

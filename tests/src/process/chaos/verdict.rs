@@ -15,7 +15,7 @@ use super::definitions::Definitions;
 use super::outcome::{GroupFigures, Leadership, Outcome};
 use super::progress::Tail;
 use super::tally::Tally;
-use super::{GROUP_RENEW, GROUP_TTL, LEASE_US, LOADED, MOVING, charged, judge};
+use super::{GROUP_RENEW, GROUP_TTL, LEASE_US, LOADED, MOVING, charged, judge, paced};
 use crate::process::error::{ClusterError, PATIENCE, io, refused};
 use crate::process::log::{self, Life};
 
@@ -61,6 +61,10 @@ impl Run {
         let fixed = Cap::new(Rate::ZERO, LEASE_US);
         let mut bounds = Vec::new();
         for loaded in LOADED.iter().filter(|loaded| !loaded.counts.is_empty()) {
+            if let Some(pace) = loaded.pace {
+                bounds.push(paced::bound(loaded, pace, &self.tally.crashes, &logs, &mut self.violations));
+                continue;
+            }
             // The moving rate is known only while definitions were followed.
             let cap = match &self.definitions {
                 Some(definitions) => &definitions.cap,

@@ -284,6 +284,7 @@ impl Scene {
     /// It does not come up.
     pub async fn crash_controller(&mut self) -> Result<(), ClusterError> {
         self.cluster.kill_controller();
+        self.tally.crashes.push(machine_micros());
         self.controller.mode = Mode::Away(machine_micros());
         self.start_controller().await
     }

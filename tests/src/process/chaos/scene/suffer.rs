@@ -76,7 +76,10 @@ impl Scene {
         self.tally.count(fault.name(), u64::from(fault.kills()), &text);
         self.ends_stop(place);
         match place {
-            Place::Controller => self.cluster.kill_controller(),
+            Place::Controller => {
+                self.cluster.kill_controller();
+                self.tally.crashes.push(machine_micros());
+            }
             Place::Node(node) => self.cluster.kill_node(node),
         }
         self.state(place).mode = Mode::Away(machine_micros());
