@@ -86,7 +86,14 @@ impl Cells {
         if more.charged == 0 && more.lost == 0 {
             return;
         }
-        let at = self.cells.partition_point(|cell| cell.leaves < more.leaves);
+        // Mostly what is charged is the newest.
+        let at = match self.cells.back() {
+            Some(newest) if newest.leaves > more.leaves => {
+                self.cells.partition_point(|cell| cell.leaves < more.leaves)
+            }
+            Some(newest) if newest.leaves == more.leaves => self.cells.len() - 1,
+            _ => self.cells.len(),
+        };
         match self.cells.get_mut(at).filter(|cell| cell.leaves == more.leaves) {
             Some(cell) => (cell.charged, cell.lost) = (cell.charged + more.charged, cell.lost + more.lost),
             None => self.cells.insert(at, more),

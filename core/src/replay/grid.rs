@@ -23,6 +23,11 @@ impl Grid<'_> {
         part_of(self.costs.count, moment, self.moments)
     }
 
+    /// The last moment before which no more than so many operations come.
+    pub(super) fn last_before(&self, operations: u64) -> u64 {
+        parts_within(self.costs.count, operations, self.moments)
+    }
+
     /// What these cost.
     pub(super) fn cost(&self, moment: u64) -> Ru {
         Ru(self.costs.before(self.before(moment)))
@@ -46,6 +51,9 @@ impl Grid<'_> {
 
 /// How many of so many equal parts of a whole end up to a place in it.
 pub(super) fn parts_within(whole: u64, place: u64, parts: u64) -> u64 {
+    if let Some(fits) = place.checked_add(1).and_then(|next| next.checked_mul(parts)) {
+        return (fits - 1).checked_div(whole.max(1)).unwrap_or(parts).min(parts);
+    }
     let fits = (u128::from(place) + 1) * u128::from(parts);
     u64::try_from((fits - 1) / u128::from(whole.max(1))).unwrap_or(parts).min(parts)
 }

@@ -130,6 +130,11 @@ impl<'w, P: Steady> Line<'w, P> {
         budget: &mut Budget,
         hear: &mut dyn FnMut(Part) -> bool,
     ) -> Result<Option<u64>, ReplayError> {
+        let begins = self.begins_to_fit(grid, moment);
+        if begins > moment {
+            let refused = grid.cost(begins) - grid.cost(moment);
+            return Ok((!refused.is_positive() || hear(Part::Refused(refused))).then_some(begins));
+        }
         // A burst that was short at first may suffice from here on, or a quota for a while.
         if moment > 0 || self.quota.is_some() {
             let end = self.passes(grid, moment, false, budget)?;
@@ -137,11 +142,6 @@ impl<'w, P: Steady> Line<'w, P> {
                 let goes_on = hear(Part::Started(grid.cost(end) - grid.cost(moment), Span(0)));
                 return Ok(goes_on.then_some(end));
             }
-        }
-        let begins = self.begins_to_fit(grid, moment);
-        if begins > moment {
-            let refused = grid.cost(begins) - grid.cost(moment);
-            return Ok((!refused.is_positive() || hear(Part::Refused(refused))).then_some(begins));
         }
         let Some(decided) = self.rush(grid, moment, budget, hear)? else { return Ok(None) };
         if decided > 0 {
@@ -250,6 +250,7 @@ impl<'w, P: Steady> Line<'w, P> {
         }
         let end = match &mut self.quota {
             None => grid.moments,
+            Some(quota) if whole && !quota.may_hold(grid) => moment,
             Some(quota) => quota.until(grid, moment, budget)?,
         };
         if end <= moment || whole && end < grid.moments {

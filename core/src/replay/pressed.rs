@@ -14,6 +14,9 @@ pub(super) const MOMENTS_A_DECISION: u64 = 16;
 /// The same where the parts of each are told.
 const REFILLED_A_DECISION: u64 = 2;
 
+/// Fewer moments are told one by one, which takes less time than all ranges of waits do.
+const IN_CLASSES: u64 = 64;
+
 /// Moments at equal distances, each with its operations of one cost.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
@@ -273,8 +276,11 @@ impl Held {
                 ran.free = Some(self.wait(state, turn, all * cost));
                 return Ok(ran);
             }
-            let classes =
-                if ran.moments == 1 { Classes::of(self.rate, run, self.classes.take()) } else { None };
+            let classes = if ran.moments == 1 && others >= IN_CLASSES {
+                Classes::of(self.rate, run, self.classes.take())
+            } else {
+                None
+            };
             if let Some(mut classes) = classes {
                 let last = classes.count(others, gaps, u64::try_from(left).unwrap_or(0), budget)?;
                 classes.tell(run, started);

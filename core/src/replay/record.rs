@@ -58,6 +58,11 @@ impl Sample {
         Some([before, after]).filter(|parts| parts.iter().all(|part| part.length.0 > 0))
     }
 
+    /// How many of its operations cost something, as an amount.
+    pub(super) fn paying(&self) -> Ru {
+        Ru(if self.amount.is_positive() { i64::try_from(self.operations).unwrap_or(i64::MAX) } else { 0 })
+    }
+
     /// What its operations cost.
     pub(super) fn costs(&self) -> Costs {
         let amount = self.amount.0.max(0).unsigned_abs();
@@ -215,6 +220,12 @@ impl Record {
             costs.before(costs.count.div_ceil(FEWEST).saturating_add(1).min(costs.count))
         };
         Ru(self.0.iter().map(of).max().unwrap_or(0))
+    }
+
+    /// What the cheapest operation costs of those that cost something.
+    pub(super) fn least_cost(&self) -> Ru {
+        let paying = self.0.iter().filter(|sample| sample.amount.is_positive());
+        paying.map(|sample| sample.costs().least()).min().unwrap_or_default()
     }
 
     /// From the begin of the first sample to the end of the last.

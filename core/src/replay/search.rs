@@ -1,6 +1,6 @@
 //! The cheapest limit under which hardly anything waits.
 
-use super::{Budget, Part, Record, ReplayError, Settings, Shape, Span, Spread, Time, each};
+use super::{Budget, Part, Record, ReplayError, Sample, Settings, Shape, Span, Spread, Time, Windows, each};
 use crate::policy::fine;
 use crate::units::{Rate, Ru};
 
@@ -47,7 +47,12 @@ pub fn cheapest(
         (_, Spread::Even) => Some(record.lump()),
         (_, Spread::AtOnce) => None,
     };
-    let is_enough = |index| lump.is_none_or(|lump| !is_short(record, &at(index), lump, most));
+    let is_enough = |index| {
+        lump.is_none_or(|lump| !is_short(record, &Bucket::of(&at(index), lump), most, |sample| sample.amount))
+    };
+    if settings.quota.as_ref().is_some_and(|quota| is_too_small(record, quota, bound, most)) {
+        return Ok(None);
+    }
     let mut low = first(0, top, is_enough);
     // What holds under a rate holds under every higher one. The bound below is near mostly, and a rate that is too low is
     // found out before the end of the record: in steps of twice the width, few runs see all of it.
@@ -69,19 +74,48 @@ pub fn cheapest(
     Ok(Some(candidate(high)))
 }
 
-/// Whether a bucket is short of more than `most` at any order of what was wanted: one that holds the burst and what comes
-/// while the last one waits, and of which each sample may use all that is there until its end. What leases hold is never
-/// more.
-fn is_short(record: &Record, settings: &Settings, lump: Ru, most: u128) -> bool {
-    let rate = settings.rate.0.unsigned_abs().into();
+/// A bucket that has at least what may start at any time. Amounts are millionths of a micro-RU.
+pub(super) struct Bucket {
+    /// What it has in a microsecond.
+    pub(super) rate: u128,
+    /// What it holds.
+    pub(super) burst: u128,
+}
+
+impl Bucket {
+    /// It holds the burst and what comes while the last one waits. What leases hold is never more.
+    fn of(settings: &Settings, lump: Ru) -> Self {
+        let rate = settings.rate.0.unsigned_abs().into();
+        let saved = if settings.shape == Shape::TokenBucket { settings.burst() } else { lump };
+        let waited = u128::from(settings.patience.0).saturating_mul(rate);
+        Self { rate, burst: fine(saved).saturating_add(waited) }
+    }
+}
+
+/// Whether more than `most` is refused for a quota that rolls, whatever the rate.
+fn is_too_small(record: &Record, quota: &Windows, patience: Span, most: u128) -> bool {
+    let Some(bucket) = quota.bucket(patience) else { return false };
+    match quota.ru() {
+        Some(_) => is_short(record, &bucket, most, |sample| sample.amount),
+        None => {
+            let Some(refused) = most.checked_div(record.least_cost().0.unsigned_abs().into()) else {
+                return false;
+            };
+            is_short(record, &bucket, refused, Sample::paying)
+        }
+    }
+}
+
+/// Whether a bucket is short of more than `most` at any order of what was wanted, if each sample may use all that is
+/// there until its end.
+fn is_short(record: &Record, bucket: &Bucket, most: u128, wanted: impl Fn(&Sample) -> Ru) -> bool {
+    let Bucket { rate, burst } = *bucket;
     let gained = |span: Span| u128::from(span.0).saturating_mul(rate);
-    let saved = if settings.shape == Shape::TokenBucket { settings.burst() } else { lump };
-    let burst = fine(saved).saturating_add(gained(settings.patience));
     let (mut there, mut end, mut short) = (burst, Time(0), 0_u128);
     for sample in record.samples() {
         there = there.saturating_add(gained(sample.start.since(end))).min(burst);
         there = there.saturating_add(gained(sample.length));
-        let wanted = fine(sample.amount);
+        let wanted = fine(wanted(sample));
         short += wanted.saturating_sub(there);
         if short > most.saturating_mul(1_000_000) {
             return true;

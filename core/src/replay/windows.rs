@@ -5,7 +5,9 @@ use std::fmt;
 use super::grid::Grid;
 use super::line::FEWEST;
 use super::rolling::Rolling;
+use super::search::Bucket;
 use super::{Budget, ReplayError, Sample};
+use crate::policy::fine;
 use crate::quota::Unit;
 use crate::units::{MICRO, Rate, Ru, Span, Time};
 
@@ -109,17 +111,28 @@ impl Windows {
 
     /// The first of some moments at which not all fits that comes, beside what is used; their end if all of it does.
     pub(super) fn fitting(&self, grid: &Grid<'_>, (first, end): (u64, u64), used: u64) -> u64 {
-        let fits = |until| self.comes(grid, (first, until)) <= self.amount.saturating_sub(used);
-        if fits(end) {
-            return end;
-        }
-        let (mut low, mut high) = (first, end);
-        // The moment `low` fits, or is the first one, and `high` does not.
-        while high - low > 1 {
-            let middle = low.midpoint(high);
-            if fits(middle) { low = middle } else { high = middle }
-        }
-        low
+        let (begin, left) = (grid.before(first), self.amount.saturating_sub(used));
+        let all = grid.before(end) - begin;
+        let fits = match self.unit {
+            Unit::Ru => grid.costs.within(begin, all, Ru(i64::try_from(left).unwrap_or(i64::MAX))),
+            Unit::Requests => all.min(left),
+        };
+        if fits == all { end } else { grid.last_before(begin + fits).clamp(first, end) }
+    }
+
+    /// Whether all that comes in a sample may fit, if it is no longer than a window that rolls: so all of it is in one.
+    pub(super) fn may_hold(&self, grid: &Grid<'_>) -> bool {
+        let is_in_one = matches!(self.turns, Turns::Rolling(length) if grid.sample.length <= length);
+        !is_in_one || self.comes(grid, (0, grid.moments)) <= self.amount
+    }
+
+    /// A bucket that has at least what a window that rolls lets start, where operations wait so long: the whole of it at
+    /// once, and then as much again in each of its lengths. In millionths of a micro-RU, or of an operation.
+    pub(super) fn bucket(&self, patience: Span) -> Option<Bucket> {
+        let Turns::Rolling(length) = &self.turns else { return None };
+        let amount = fine(Ru(i64::try_from(self.amount).unwrap_or(i64::MAX)));
+        let rate = amount.div_ceil(u128::from(length.0.max(1)));
+        Some(Bucket { rate, burst: amount.saturating_add(rate.saturating_mul(patience.0.into())) })
     }
 
     /// The most that a rate yields from one moment to another, in micro-RU. What operations would cost is not known, so
@@ -238,6 +251,11 @@ impl<'w> Open<'w> {
             Used::Rolling(rolling) => rolling.leaves(missing),
         };
         fits.filter(|_| counts <= amount)
+    }
+
+    /// Whether all that comes in a sample may start as it comes.
+    pub(super) fn may_hold(&self, grid: &Grid<'_>) -> bool {
+        self.windows.may_hold(grid)
     }
 
     /// The first moment from one on at which not all fits that comes, or up to which it is known; their number if all

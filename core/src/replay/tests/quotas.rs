@@ -285,6 +285,39 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn no_rate_is_named_where_none_is_enough_and_one_where_one_is(
+        parts in prop::collection::vec((0_u64..80, 1_u64..900, 0_i64..60_000_000, 1_u64..60), 1..20),
+        percent in 1_u64..150,
+        length in prop::sample::select(&[7_777_777, 10_000_000, 60_000_000, 3_600_000_000][..]),
+        by_requests: bool,
+        even: bool,
+        patience in prop::sample::select(&PATIENCES[..]),
+    ) {
+        let samples = samples(&parts);
+        let record = Record::new(samples.clone()).unwrap();
+        let all = if by_requests {
+            samples.iter().map(|sample| sample.operations).sum::<u64>()
+        } else {
+            samples.iter().map(|sample| sample.amount.0.unsigned_abs()).sum()
+        };
+        let (amount, length) = ((all * percent / 100).max(1), Span(length));
+        let quota = if by_requests {
+            Windows::rolling_requests(amount, length)
+        } else {
+            Windows::rolling(Ru(i64::try_from(amount).unwrap()), length)
+        };
+        let spread = if even { Spread::Even } else { Spread::AtOnce };
+        let plenty = Settings { quota: Some(quota), ..bucket(1_000_000, 1_000_000, patience) };
+        let found = cheapest(&record, &plenty, spread, patience, &mut Budget::of(u64::MAX)).unwrap();
+        let settings = Settings { rate: found.unwrap_or(plenty.rate), ..plenty };
+        let (_, refused) = replayed(&record, &settings, spread);
+        let refused: u128 = refused.into_iter().map(u128::from).sum();
+        prop_assert_eq!(refused <= record.amount() / 100, found.is_some(), "{:?}", found);
+    }
+}
+
 #[test]
 fn what_was_used_comes_back_a_cell_after_the_window() {
     // 100 RU a second for five minutes; 3,000 in any minute. The first 30 seconds use it, and it comes back second by
