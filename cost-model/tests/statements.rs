@@ -51,6 +51,7 @@ const SAME: &[Case] = &[
             "INSERT INTO t (a, b) VALUES (1, 'x')",
             "INSERT INTO t (a, b) VALUES (1, 'x'), (2, 'y;)('), (3, f(4, (5)))",
             "insert into t(a,b) values (true,'x'),(2,'cut he",
+            "insert into t(a,b) values (true,'x'),(2,'y'),(f(4, 5),'cut he",
         ],
         "INSERT INTO t (a, b) VALUES (?, ?)",
         StatementKind::Insert,
