@@ -233,11 +233,15 @@ impl Reports {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tidegate_core::node::NodeConfig;
-    use tidegate_core::units::Ru;
+    use tidegate_core::units::{Ru, Span};
     use tidegate_core::usage::{Consumption, RuParts};
 
     use super::*;
+    use crate::cell::{Entered, Place, Wish};
+    use crate::names::Identity;
     use crate::shared::Shared;
 
     fn cells(shared: &Arc<Shared>, names: &[&str]) -> Vec<Arc<GroupCell>> {
@@ -301,6 +305,48 @@ mod tests {
         assert_eq!(totals(&reports.collect(4, &cells, 10)), [("a", 6)]);
         reports.durable(4, None);
         assert!(!reports.pending(&cells));
+    }
+
+    #[test]
+    fn what_an_earlier_start_left_is_confirmed_only_by_a_message_of_the_stream_that_is_open() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = |wall_us| Journal::open(dir.path(), &Identity::new("node-1").unwrap(), wall_us).unwrap();
+        let (journal, _) = open(1);
+        for name in ["a", "b", "c"] {
+            let group = GroupName::new(name).unwrap();
+            journal.write(&mut journal.claim(&group).unwrap(), &group, &Total::default()).unwrap();
+        }
+        drop(journal);
+        let (journal, inherited) = open(2);
+        let mut reports = Reports::new(inherited);
+        assert_eq!(reports.collect(1, &[], 2).len(), 2);
+        reports.session_lost();
+        // The next message has room for one, and speaks for no other.
+        assert_eq!(reports.collect(2, &[], 1).len(), 1);
+        reports.durable(2, Some(&journal));
+        assert_eq!(reports.unconfirmed(&[]).len(), 2);
+        drop(journal);
+        assert_eq!(open(3).1.len(), 2, "nor is anything else gone from the journal");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waits_of_a_stream_that_was_lost_are_told_on_the_next() {
+        let shared = Shared::new(NodeConfig::default(), None);
+        let cells = cells(&shared, &["a"]);
+        let deadline = shared.clock.now().after(Span::millis(5));
+        let wish = Wish { cost: Ru(1), deadline, estimated: false, place: Place::Only };
+        let waits = cells[0].with(|state, now| state.acquire(now, wish));
+        tokio::time::advance(Duration::from_millis(10)).await;
+        cells[0].with(|_, _| ());
+        assert!(matches!(waits, Ok(Entered::Queued(..))));
+        let mut reports = Reports::default();
+        let mut told = |lost: bool, seq| {
+            if lost {
+                reports.session_lost();
+            }
+            reports.collect(seq, &cells, 10).iter().map(|report| report.waited.len()).sum::<usize>()
+        };
+        assert_eq!((told(false, 1), told(false, 2), told(true, 3)), (1, 0, 1));
     }
 
     #[test]
