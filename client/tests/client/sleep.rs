@@ -70,6 +70,22 @@ async fn nothing_sleeps_that_is_not_confirmed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn no_group_sleeps_while_an_operation_is_under_way() {
+    let fake = Fake::new();
+    let (client, groups) = started(&fake, &["g"]).await;
+    let permit = groups[0].acquire(Ru::whole(7), SECOND).await.unwrap();
+    sleep(60 * SECOND).await;
+    assert_eq!(client.stats().awake, 1);
+    let ending = tokio::spawn(async move { client.shutdown().await });
+    sleep(SECOND).await;
+    assert!(!ending.is_finished(), "it is waited for");
+    drop(permit);
+    let bye = ending.await.unwrap();
+    assert_eq!((bye.unconfirmed, bye.open_permits), (vec![], 0));
+    assert_eq!(fake.total("g"), Ru::whole(7));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_confirmed_before_a_sleep_stays_so() {
     let fake = Fake::new();
     let (client, groups) = started(&fake, &["g"]).await;
