@@ -257,6 +257,28 @@ fn an_unused_quota_returns_what_is_used_now_after_a_window() {
 }
 
 #[test]
+fn a_mark_counts_for_less_when_something_left_while_it_was_stored() {
+    let mut engine = engine();
+    let number = window_number(GROUP, 2);
+    let opening = Opening {
+        number,
+        length: MINUTE,
+        granted: ru(30),
+        durable: ru(30),
+        rolls: true,
+        ..Opening::default()
+    };
+    engine.open_quota(Time(0), GROUP, &opening);
+    let before = view(&mut engine, Time(60_500_000));
+    let mark = before.mark().unwrap();
+    let later = Time(61_500_000);
+    renews(&mut engine, later, 1, 1, None);
+    engine.quota_durable(GROUP, number, mark, before.gone);
+    let after = view(&mut engine, later);
+    assert_eq!((after.gone, after.durable), (before.gone + 30_000_000, mark - ru(30)));
+}
+
+#[test]
 fn another_window_loses_what_nodes_hold_of_the_one_before_when_their_leases_end() {
     let mut engine = engine();
     let share = renews(&mut engine, secs(0), 1, 1, None).ceiling;
