@@ -158,4 +158,17 @@ mod tests {
             assert_eq!(unlimited(Span(ttl)).on_slewed_clock(ppm), unlimited(Span(left)));
         }
     }
+
+    #[test]
+    fn a_quota_window_ends_sooner_by_what_the_clock_may_be_slow_unless_it_rolls() {
+        let share = |resets_in, rolls| {
+            let allowance =
+                Allowance { window: 1, resets_in: Span(resets_in), rolls, ..Allowance::default() };
+            Grant::Leased(LeaseTerms { allowance: Some(allowance), ..LeaseTerms::default() })
+        };
+        for (ppm, resets_in, left) in [(80_000, 5_000_000, 4_600_000), (500_000, 3, 1), (0, 7, 7)] {
+            assert_eq!(share(resets_in, false).on_slewed_clock(ppm), share(left, false));
+            assert_eq!(share(resets_in, true).on_slewed_clock(ppm), share(resets_in, true));
+        }
+    }
 }
