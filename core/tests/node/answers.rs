@@ -63,11 +63,11 @@ fn a_late_answer_lengthens_the_lease_within_what_it_grants() {
     node.ask(at(2_000), 2);
     node.ask(at(4_000), 3);
     assert_eq!(node.look().lease_end(), Some(at(5_000)));
-    assert_eq!(node.on_grant(at(4_900), 2, &Grant::Leased(terms(80, 40, 9))), Heard::Extended);
+    assert_eq!(node.on_grant(at(4_900), 2, &Grant::Leased(terms(80, 30, 9))), Heard::Extended);
     assert_eq!(node.look().lease_end(), Some(at(7_000)), "it runs from its own renewal");
     let state = node.state(at(4_900));
-    assert_eq!((state.rate, state.cap, state.available), (Rate::whole(80), Ru::whole(40), Ru::whole(40)));
-    assert_eq!(node.on_grant(at(4_901), 2, &Grant::Leased(terms(80, 40, 9))), Heard::Ignored, "once");
+    assert_eq!((state.rate, state.cap, state.available), (Rate::whole(80), Ru::whole(30), Ru::whole(30)));
+    assert_eq!(node.on_grant(at(4_901), 2, &Grant::Leased(terms(80, 30, 9))), Heard::Ignored, "once");
     // What no longer fits goes back when the newest renewal is answered, which still counts.
     assert_eq!(node.on_grant(at(6_000), 3, &Grant::Leased(terms(100, 50, 5))), Heard::Applied);
     assert_eq!(node.look().lease_end(), Some(at(9_000)));
