@@ -109,6 +109,13 @@ mod tests {
         assert_eq!(ways.get(1, |value| *value), None, "the least recently used goes");
         assert_eq!(ways.get(0, |value| *value), Some(0), "the one touched last stays");
         assert_eq!(ways.get_or_insert(8, || 0, |value| *value), Some(80), "what is there stays");
+        for key in 2..8 {
+            assert_eq!(
+                ways.get_or_insert(key, || 0, |value| *value),
+                Some(key * 10),
+                "and is told from others"
+            );
+        }
     }
 
     #[test]
