@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use tidegate_core::units::Time;
 use tokio::sync::{Semaphore, broadcast, watch as flag};
 
 use super::beside::Beside;
@@ -35,6 +36,7 @@ impl Service {
         kept: Option<Groups>,
     ) -> Result<Self, StoreError> {
         let now = clock.now();
+        let mut steps = Steps::begin(&clock);
         let meta = Meta::load(&*store)?;
         let first = meta.is_new()?;
         debug_assert!(
@@ -44,18 +46,25 @@ impl Service {
         // Whatever follows, no other start may find the seal.
         let seal = store.break_seal()?;
         let clean = meta.saved()?.filter(|saved| saved.is_good(seal.as_deref(), clock.unix_ms()));
+        steps.over("settings and leases are read");
         let mut first_batch = Batch::new();
         let loaded = Loaded::read(&*store, &meta, config.capacity, kept, &mut first_batch)?;
         let revision = stored_revision(&meta)?;
+        steps.over("groups are read");
         let start = Start { now, store: &*store, meta: &meta, config, clean, loaded: &loaded, revision };
         let mut leasing = Leasing::begin(start, &clock, &mut first_batch)?;
+        steps.over("the engine is built");
         let tokens = load_tokens(&*store, &meta, &mut first_batch)?;
         store.commit(&first_batch)?;
+        steps.over("the start is stored");
         let definitions = Definitions::load(&*store, &meta, loaded)?;
+        steps.over("definitions are read");
         let catalog = definitions.catalog();
         let accounts = Accounts::load(now, clock.unix_ms() / 1_000, &*store, catalog)?;
+        steps.over("the ledger is read");
         let convictions = Convictions::load(&*store, &meta, catalog)?;
         leasing.load_clients(&*store, &meta, clock.unix_ms())?;
+        steps.over("nodes are read");
         let (epoch, recovery) = (leasing.lead().epoch(), leasing.recovery(now));
         let took = clock.now().since(now);
         tracing::info!(epoch, first, %recovery, %took, "store loaded");
@@ -84,6 +93,26 @@ impl Service {
         };
         service.definitions().count_definitions(&service.lock());
         service
+    }
+}
+
+/// What the steps of a load take, for the log.
+struct Steps<'c> {
+    clock: &'c Clock,
+    begun: Time,
+}
+
+impl<'c> Steps<'c> {
+    fn begin(clock: &'c Clock) -> Self {
+        Self { clock, begun: clock.now() }
+    }
+
+    /// Notes what has been done since the step before.
+    fn over(&mut self, done: &'static str) {
+        let now = self.clock.now();
+        let took = now.since(self.begun);
+        tracing::debug!(%took, "{done}");
+        self.begun = now;
     }
 }
 

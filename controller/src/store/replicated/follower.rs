@@ -221,6 +221,7 @@ impl Follower {
     fn taken(&mut self, seen: &Seen, owner: &Owner) -> Result<ReplicatedStore, StoreError> {
         let record = Owner { clean: false, ..owner.clone() }.record(rand::random());
         let epoch = self.claim(seen, &record)?;
+        tracing::debug!(epoch, "the log is claimed");
         let head = if self.seeds { self.seed(epoch)? } else { self.read_on()? };
         tracing::info!(epoch, next = head.next, "the log is taken over");
         let last = newest(&self.calls)?.map(|(checkpoint, _)| checkpoint);

@@ -420,8 +420,10 @@ impl Store for ReplicatedStore {
         let mut turn = lock(&self.turn);
         self.alive()?;
         let entries = self.entries(&mut turn, batch)?;
+        tracing::debug!(bytes = entries.len(), writes = batch.len(), "the last batch is encoded");
         self.noted(self.log(&mut turn, &entries, batch, Some(&self.last_record())))?;
         self.leaves_behind();
+        tracing::debug!("the log is left");
         if let Err(error) = self.apply(&mut turn, batch) {
             // The log has it, from which this file is brought up to date.
             tracing::warn!(%error, "the last batch is in the log, and not in the local store");
