@@ -1,25 +1,25 @@
-//! What a standby holds in memory of its local store: the groups, which are most of what a start reads. They are read
-//! once, and kept as the log goes on, so that a takeover costs what the rest of the log costs.
+//! What a standby holds in memory of its local store: groups, and which entries of the audit log are of which. They are
+//! read once, and kept as the log goes on, so that a takeover does not read them.
 //!
 //! Rows that no controller stores end that: the start after the takeover reads all, and says what is wrong with them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::definitions::rows::Groups;
+use crate::definitions::load::Kept;
 use crate::store::replicated::Picture;
 use crate::store::{Store, StoreError, Write};
 
-/// The groups, while they are held.
+/// Definitions, while they are held.
 #[derive(Default)]
-pub(super) struct Held(Mutex<Option<Groups>>);
+pub(super) struct Held(Mutex<Option<Kept>>);
 
 impl Held {
-    /// Gives the groups up to a start.
-    pub(super) fn take(&self) -> Option<Groups> {
+    /// Gives them up to a start.
+    pub(super) fn take(&self) -> Option<Kept> {
         self.lock().take()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Groups>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Kept>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -30,17 +30,17 @@ fn told(error: &StoreError) {
 
 impl Picture for Held {
     fn read(&self, local: &dyn Store) {
-        let read = Groups::read(local).inspect_err(told).ok();
-        if let Some(groups) = &read {
-            tracing::debug!(groups = groups.count(), "the groups are held ready");
+        let read = Kept::read(local).inspect_err(told).ok();
+        if let Some(kept) = &read {
+            tracing::debug!(groups = kept.count(), "the groups are held ready");
         }
         *self.lock() = read;
     }
 
     fn changed(&self, batch: &[Write]) {
         let mut held = self.lock();
-        let Some(groups) = held.as_mut() else { return };
-        if let Err(error) = groups.change(batch) {
+        let Some(kept) = held.as_mut() else { return };
+        if let Err(error) = kept.change(batch) {
             told(&error);
             *held = None;
         }
@@ -52,6 +52,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::AtomicU64;
 
+    use serde_json::json;
     use tidegate_consensus::model::Model;
     use tidegate_core::group::GroupId;
     use tidegate_core::units::Span;
@@ -61,7 +62,7 @@ mod tests {
     use crate::clock::Clock;
     use crate::definitions::definition::Definition;
     use crate::store::Table;
-    use crate::store::records::{group_key, group_row};
+    use crate::store::records::{group_key, group_row, u64_key};
     use crate::store::replicated::tests::memory::Memory;
     use crate::store::replicated::tests::owner;
     use crate::store::replicated::{Follower, ReplicatedStore, Settings};
@@ -92,8 +93,8 @@ mod tests {
         let mut standby = follow(&model).with_picture(Arc::<Held>::clone(&held));
         let holds = |follower: &Follower, count| {
             let held = held.lock();
-            let groups = held.as_ref().unwrap();
-            assert_eq!((groups.count(), groups), (count, &Groups::read(follower.local()).unwrap()));
+            let kept = held.as_ref().unwrap();
+            assert_eq!((kept.count(), kept), (count, &Kept::read(follower.local()).unwrap()));
         };
         holds(&standby, 1);
         owner.commit(&[group(3)]).unwrap();
@@ -110,7 +111,7 @@ mod tests {
         holds(&standby, next as usize - 2);
         owner.commit(&[group(9_999)]).unwrap();
         let store = take(standby);
-        assert_eq!(held.take().unwrap(), Groups::read(&store).unwrap());
+        assert_eq!(held.take().unwrap(), Kept::read(&store).unwrap());
         assert!(held.take().is_none(), "they are the start's");
     }
 
@@ -127,5 +128,29 @@ mod tests {
         assert!(held.lock().is_none(), "what came before is not known");
         let _again = standby.with_picture(Arc::<Held>::clone(&held));
         assert_eq!(held.take().unwrap().count(), 1);
+    }
+
+    #[test]
+    fn the_audit_log_is_that_of_the_log_also_when_its_oldest_entries_go() {
+        let (model, held) = (Arc::<Model>::default(), Arc::new(Held::default()));
+        let (mut standby, owner) =
+            (follow(&model).with_picture(Arc::<Held>::clone(&held)), take(follow(&model)));
+        let entry = |id: u64, action: &str, subject: &str| {
+            let entry = json!({"action": action, "subject": subject}).to_string();
+            Write::Put(Table::Audit, u64_key(id), entry.into_bytes())
+        };
+        let batches = [
+            vec![entry(1, "create group", "a"), entry(2, "bind", "a"), entry(3, "alter group", "a")],
+            vec![entry(4, "create group", "b"), Write::DeleteBelow(Table::Audit, u64_key(2))],
+            vec![entry(5, "delete group", "a"), Write::DeleteBelow(Table::Audit, u64_key(4))],
+        ];
+        for batch in &batches {
+            owner.commit(batch).unwrap();
+            standby.catch_up().unwrap();
+            assert_eq!(*held.lock(), Some(Kept::read(standby.local()).unwrap()));
+        }
+        owner.commit(&[entry(5, "create group", "c")]).unwrap();
+        standby.catch_up().unwrap();
+        assert!(held.lock().is_none(), "no controller stores an entry twice");
     }
 }

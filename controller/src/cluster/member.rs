@@ -325,8 +325,8 @@ impl Turns {
             let _ = service.beside().cluster.set(Arc::clone(&self.roster));
             leadership.keeps_open(service);
         };
-        let (taken_store, groups) = (Arc::clone(&store), taken.groups);
-        let load = move || Service::load_with(taken_store, settings, clock, groups);
+        let (taken_store, kept) = (Arc::clone(&store), taken.kept);
+        let load = move || Service::load_with(taken_store, settings, clock, kept);
         let began = Controller::begin(config, &sockets, load, before_it_answers).await;
         let running = match began {
             Ok(running) => running,

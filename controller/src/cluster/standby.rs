@@ -13,7 +13,7 @@ use super::observer::{Observer, Sign, Verdict};
 use super::roster::Roster;
 use super::waiting::View;
 use crate::clock::duration;
-use crate::definitions::rows::Groups;
+use crate::definitions::load::Kept;
 use crate::store::records::{META_FENCE, number};
 use crate::store::replicated::{Follower, Owner, Place, ReplicatedStore, Seen, Settings};
 use crate::store::{StoreError, Table};
@@ -57,8 +57,8 @@ pub(crate) struct Standby {
 /// A log that was taken over.
 pub(crate) struct Taken {
     pub(crate) store: ReplicatedStore,
-    /// Its groups, if they were held ready.
-    pub(crate) groups: Option<Groups>,
+    /// Its definitions, if they were held ready.
+    pub(crate) kept: Option<Kept>,
     /// Whether the owner before is silent by now.
     pub(crate) silent: bool,
 }
@@ -127,8 +127,8 @@ impl Standby {
                 let me = self.as_owner(&follower, silent)?;
                 match follower.take(&seen, &me) {
                     Ok(store) => {
-                        let groups = watching.held.take();
-                        return Ok(Step::Taken(Box::new(Taken { store, groups, silent })));
+                        let kept = watching.held.take();
+                        return Ok(Step::Taken(Box::new(Taken { store, kept, silent })));
                     }
                     Err(not) => {
                         follower = not.follower;

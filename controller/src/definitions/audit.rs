@@ -19,7 +19,7 @@ use crate::identity::{Identity, Kind};
 use crate::limits::{MAX_ACTOR, MAX_AUDIT, MAX_AUDIT_PAGE, MAX_AUDIT_TEXT};
 use crate::name::GroupName;
 use crate::service::meta::countable;
-use crate::store::records::{json, put_json, u64_key, u64_of};
+use crate::store::records::{bad, json, put_json, u64_key, u64_of};
 use crate::store::{Batch, Store, StoreError, Table, Write, each};
 
 /// The author of a change.
@@ -105,7 +105,7 @@ pub(crate) fn is_of_group(action: &str) -> bool {
 
 /// Entries by the group whose definition they changed, as many as the log has: with 100,000 entries of as many groups
 /// some 20 MB, and 3 MB with those of a hundred.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 struct ByGroup {
     /// Ids of each group's entries, in order.
     ids: BTreeMap<Arc<str>, VecDeque<u64>>,
@@ -142,7 +142,7 @@ impl ByGroup {
 }
 
 /// The next id of the audit log, and which entries are of which group.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Audit {
     next_id: u64,
     groups: ByGroup,
@@ -156,6 +156,13 @@ impl Audit {
 
     /// The log of a store.
     pub(crate) fn load(store: &dyn Store) -> Result<Self, StoreError> {
+        let mut audit = Self::new(1);
+        each(store, Table::Audit, |key, value| audit.take(key, value))?;
+        Ok(audit)
+    }
+
+    /// Takes in the next row.
+    fn take(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         /// What says of which group an entry is.
         #[derive(Default, Deserialize)]
         #[serde(default)]
@@ -163,17 +170,31 @@ impl Audit {
             action: String,
             subject: String,
         }
-        let mut audit = Self::new(1);
-        each(store, Table::Audit, |key, value| {
-            let id = countable(Table::Audit, u64_of(Table::Audit, key)?)?;
-            let Brief { action, subject } = json(Table::Audit, value)?;
-            if is_of_group(&action) {
-                audit.groups.add(id, &subject);
+        let id = countable(Table::Audit, u64_of(Table::Audit, key)?)?;
+        let Brief { action, subject } = json(Table::Audit, value)?;
+        if is_of_group(&action) {
+            self.groups.add(id, &subject);
+        }
+        self.next_id = id + 1;
+        Ok(())
+    }
+
+    /// Takes in a batch that was committed.
+    ///
+    /// # Errors
+    /// A row, or what the batch does to rows, is nothing that a controller stores. Then this is of no use any more.
+    pub(crate) fn change(&mut self, batch: &[Write]) -> Result<(), StoreError> {
+        for write in batch.iter().filter(|write| write.table() == Table::Audit) {
+            match write {
+                Write::Put(table, key, _) if u64_of(*table, key)? < self.next_id => {
+                    return Err(bad(*table, "an entry is stored again, or after a later one"));
+                }
+                Write::Put(_, key, value) => self.take(key, value)?,
+                Write::DeleteBelow(table, key) => self.groups.forget_below(u64_of(*table, key)?),
+                Write::Delete(table, _) => return Err(bad(*table, "the oldest entries go together")),
             }
-            audit.next_id = id + 1;
-            Ok(())
-        })?;
-        Ok(audit)
+        }
+        Ok(())
     }
 
     /// The id of the next entry.

@@ -18,13 +18,51 @@ use crate::service::meta::Meta;
 use crate::store::records::{
     META_COST_ROLES, META_NEXT_GROUP, META_REVISION, StoredBinding, bad, json, put_json,
 };
-use crate::store::{Batch, Store, StoreError, Table, each};
+use crate::store::{Batch, Store, StoreError, Table, Write, each};
+
+/// What a standby keeps of definitions as they are loaded, beside the rows: what grows with groups and with their history.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Kept {
+    groups: Groups,
+    audit: Audit,
+}
+
+impl Kept {
+    /// Reads all rows.
+    ///
+    /// # Errors
+    /// A row, or what rows say together, is nothing that a controller stores.
+    pub(crate) fn read(store: &dyn Store) -> Result<Self, StoreError> {
+        Ok(Self { groups: Groups::read(store)?, audit: Audit::load(store)? })
+    }
+
+    /// Number of groups.
+    pub(crate) fn count(&self) -> usize {
+        self.groups.count()
+    }
+
+    /// Whether this is what a store says, unless it has too many groups to compare: for assertions.
+    pub(crate) fn is_of(&self, store: &dyn Store) -> bool {
+        self.groups.has_many() || Self::read(store).is_ok_and(|read| read == *self)
+    }
+
+    /// Takes in a batch that was committed.
+    ///
+    /// # Errors
+    /// As of [`Self::read`], or it does more than a controller does. Then this is of no use any more.
+    pub(crate) fn change(&mut self, batch: &[Write]) -> Result<(), StoreError> {
+        self.groups.change(batch)?;
+        self.audit.change(batch)
+    }
+}
 
 /// Groups and cost tables, and the longest lease that may be out in each group, from the store.
 pub(crate) struct Loaded {
     pub(crate) catalog: Catalog,
     pub(crate) longest: BTreeMap<GroupId, Span>,
     costs: CostTables,
+    /// The audit log, if it was kept.
+    audit: Option<Audit>,
 }
 
 impl Loaded {
@@ -34,14 +72,15 @@ impl Loaded {
         store: &dyn Store,
         meta: &Meta,
         capacity: Option<Rate>,
-        kept: Option<Groups>,
+        kept: Option<Kept>,
         first_batch: &mut Batch,
     ) -> Result<Self, StoreError> {
         let next_id = next_group(meta)?;
-        let groups = kept.map_or_else(|| Groups::read(store), Ok)?;
+        let (groups, audit) = kept.map(|kept| (kept.groups, kept.audit)).unzip();
+        let groups = groups.map_or_else(|| Groups::read(store), Ok)?;
         let (catalog, longest) = groups.of_server(capacity, next_id, first_batch)?;
         let costs = load_costs(store, meta, first_batch)?;
-        Ok(Self { catalog, longest, costs })
+        Ok(Self { catalog, longest, costs, audit })
     }
 }
 
@@ -54,7 +93,7 @@ impl Definitions {
             catalog: loaded.catalog,
             costs: Arc::new(loaded.costs),
             revision: stored_revision(meta)?,
-            audit: Audit::load(store)?,
+            audit: loaded.audit.map_or_else(|| Audit::load(store), Ok)?,
         })
     }
 }

@@ -72,9 +72,9 @@ impl Groups {
         self.catalog.count()
     }
 
-    /// Whether this is what a store says, unless it has too many groups to compare: for assertions.
-    pub(crate) fn is_of(&self, store: &dyn Store) -> bool {
-        self.count() > MOST_COMPARED || Self::read(store).is_ok_and(|read| read == *self)
+    /// Whether there are too many to compare them with those of a store.
+    pub(crate) fn has_many(&self) -> bool {
+        self.count() > MOST_COMPARED
     }
 
     /// Takes in a batch that was committed, by what it leaves of each row.

@@ -12,8 +12,7 @@ use super::{Service, ServiceConfig, State};
 use crate::accounts::Accounts;
 use crate::clock::Clock;
 use crate::definitions::Definitions;
-use crate::definitions::load::{Loaded, stored_revision};
-use crate::definitions::rows::Groups;
+use crate::definitions::load::{Kept, Loaded, stored_revision};
 use crate::identity::load_tokens;
 use crate::leasing::Leasing;
 use crate::leasing::load::Start;
@@ -28,12 +27,12 @@ impl Service {
         Self::load_with(store, config, clock, None)
     }
 
-    /// The same with the groups of the store, if they were kept: then their rows are not read.
+    /// The same with the definitions of the store that were kept, if they were: then their rows are not read.
     pub(crate) fn load_with(
         store: Arc<dyn Store>,
         config: ServiceConfig,
         clock: Clock,
-        kept: Option<Groups>,
+        kept: Option<Kept>,
     ) -> Result<Self, StoreError> {
         let now = clock.now();
         let mut steps = Steps::begin(&clock);
@@ -41,7 +40,7 @@ impl Service {
         let first = meta.is_new()?;
         debug_assert!(
             kept.as_ref().is_none_or(|kept| kept.is_of(&*store)),
-            "the kept groups are not the store's"
+            "the kept definitions are not the store's"
         );
         // Whatever follows, no other start may find the seal.
         let seal = store.break_seal()?;
@@ -151,7 +150,7 @@ mod tests {
         store.commit(&batch).unwrap();
         for _ in 0..5 {
             let (all, groups) = start(None);
-            let held = Groups::read(&*store).unwrap();
+            let held = Kept::read(&*store).unwrap();
             let (rest, same) = start(Some(held));
             assert_eq!(groups, same);
             eprintln!("{groups} groups: {all}; with those held ready: {rest}");

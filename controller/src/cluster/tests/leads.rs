@@ -49,7 +49,7 @@ pub(super) fn load(world: &Arc<World>, at: usize, life: &Life, instance: u64, ta
         succession: Succession::Cluster { silent: taken.silent },
         ..ServiceConfig::default()
     };
-    let loaded = Service::load_with(Arc::clone(&store) as _, config, clock, taken.groups);
+    let loaded = Service::load_with(Arc::clone(&store) as _, config, clock, taken.kept);
     if !life.load(Ordering::Relaxed) {
         return (Role::Down, 0);
     }
