@@ -281,6 +281,7 @@ pub(super) fn stand(world: &Arc<World>, at: usize, life: &Life, before: Option<u
     let settings = Settings {
         pause: Arc::new(move || pauses.pass(20 * MS)),
         segment: 600,
+        last_segment: 1_200,
         checkpoint_after: 8_000,
         hashes_beside: false,
         ..Settings::new(world.machines[at].clock(), world.machines[at].fence)

@@ -30,6 +30,8 @@ pub struct Settings {
     pub pause: Arc<dyn Fn() + Send + Sync>,
     /// Most bytes of a segment and of a page.
     pub segment: usize,
+    /// Most bytes of a segment that is a whole last batch.
+    pub last_segment: usize,
     /// Most rows of counters whose newest values are kept in memory.
     pub known: usize,
     /// Bytes of segments before a checkpoint is worth its while, if the last one is not larger.
@@ -44,6 +46,9 @@ pub struct Settings {
 const PAUSE: Duration = Duration::from_millis(20);
 /// Bytes of a segment: etcd takes six times as much in a request, and a tenth of it costs more for each row.
 const SEGMENT: usize = 256 << 10;
+/// Bytes of the segment with which the log is left: two thirds of what etcd takes in a request, and eight of them fit the
+/// answer to a read. Nothing is granted meanwhile, and each further segment waits for the disks of etcd once more.
+const LAST_SEGMENT: usize = 1 << 20;
 /// Bytes of log that are read again in no time, and that a cell of etcd does not notice.
 const CHECKPOINT_AFTER: u64 = 8 << 20;
 /// Time for one attempt: a healthy member answers within a tenth of it, and the fence has room for three.
@@ -52,9 +57,17 @@ const WITHIN: Duration = Duration::from_millis(300);
 impl Settings {
     /// The settings that ship, with calls that are repeated for `patience`.
     pub fn new(clock: Clock, patience: Span) -> Self {
-        let pause = Arc::new(|| std::thread::park_timeout(PAUSE));
-        let (segment, known, checkpoint_after) = (SEGMENT, known::MOST, CHECKPOINT_AFTER);
-        Self { clock, within: WITHIN, patience, pause, segment, known, checkpoint_after, hashes_beside: true }
+        Self {
+            clock,
+            within: WITHIN,
+            patience,
+            pause: Arc::new(|| std::thread::park_timeout(PAUSE)),
+            segment: SEGMENT,
+            last_segment: LAST_SEGMENT,
+            known: known::MOST,
+            checkpoint_after: CHECKPOINT_AFTER,
+            hashes_beside: true,
+        }
     }
 }
 

@@ -14,12 +14,12 @@ use tidegate_consensus::{Guard, Step, Transaction};
 use super::super::{Batch, Store, StoreError, Table, Visit, VisitAll, Write};
 use super::applied::Applied;
 use super::bytes::{LONGEST, put_mark};
-use super::calls::{Calls, Put, Unwritten};
+use super::calls::{Calls, Put, Settings, Unwritten};
 use super::checkpoint::Checkpoint;
 use super::follower::{Head, word};
 use super::known::Known;
 use super::owner::{Owner, beat_value, named};
-use super::segment::{Segment, pieces};
+use super::segment::{FRAME, Segment, pieces};
 use super::{scope, writing};
 
 /// The store of the log's owner.
@@ -326,7 +326,7 @@ impl ReplicatedStore {
         self.settle(turn)?;
         let mut entries = Vec::new();
         put_mark(&mut entries);
-        self.log(turn, &entries, &[], None)?;
+        self.log(turn, &entries, self.calls.settings.segment, &[], None)?;
         self.apply(turn, &[])
     }
 
@@ -340,16 +340,18 @@ impl ReplicatedStore {
         }
     }
 
-    /// Logs the entries of a batch, in as many segments as it takes; with a record, the log is left with the last of them.
+    /// Logs the entries of a batch, in as many segments of at most so many bytes as it takes; with a record, the log is left
+    /// with the last of them.
     fn log(
         &self,
         turn: &mut Turn,
         entries: &[u8],
+        most: usize,
         batch: &[Write],
         record: Option<&[u8]>,
     ) -> Result<(), StoreError> {
         let second = self.calls.settings.clock.unix_ms() / 1_000;
-        let pieces = pieces(entries, self.calls.settings.segment);
+        let pieces = pieces(entries, most);
         let of = u32::try_from(pieces.len()).unwrap_or(u32::MAX);
         for (part, piece) in (0..of).zip(pieces) {
             let Head { next: n, logged: before } = turn.head;
@@ -364,6 +366,22 @@ impl ReplicatedStore {
             }
         }
         Ok(())
+    }
+
+    /// Logs the last entries, and leaves the log with them: in one segment if that may be, since each waits for the disks
+    /// of the shared store. One that takes no request of that length gets shorter ones.
+    fn log_last(&self, turn: &mut Turn, entries: &[u8], batch: &[Write]) -> Result<(), StoreError> {
+        let (Settings { segment, last_segment, .. }, record) = (&self.calls.settings, self.last_record());
+        let most = *segment.max(last_segment);
+        if entries.len().saturating_add(FRAME) <= most {
+            match self.log(turn, entries, most, batch, Some(&record)) {
+                Err(error @ StoreError::Shared { .. }) if turn.open.is_none() => {
+                    tracing::warn!(%error, "the last batch is logged in shorter segments");
+                }
+                logged => return logged,
+            }
+        }
+        self.log(turn, entries, *segment, batch, Some(&record))
     }
 
     /// Commits what is in the log to the local store.
@@ -410,7 +428,7 @@ impl Store for ReplicatedStore {
             return self.local.commit(batch);
         }
         let entries = self.entries(&mut turn, batch)?;
-        self.noted(self.log(&mut turn, &entries, batch, None))?;
+        self.noted(self.log(&mut turn, &entries, self.calls.settings.segment, batch, None))?;
         self.noted(self.apply(&mut turn, batch))
     }
 
@@ -421,7 +439,7 @@ impl Store for ReplicatedStore {
         self.alive()?;
         let entries = self.entries(&mut turn, batch)?;
         tracing::debug!(bytes = entries.len(), writes = batch.len(), "the last batch is encoded");
-        self.noted(self.log(&mut turn, &entries, batch, Some(&self.last_record())))?;
+        self.noted(self.log_last(&mut turn, &entries, batch))?;
         self.leaves_behind();
         tracing::debug!("the log is left");
         if let Err(error) = self.apply(&mut turn, batch) {

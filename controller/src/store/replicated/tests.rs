@@ -39,6 +39,7 @@ fn settings(patience_ms: u64) -> Settings {
         patience,
         pause,
         segment: 160,
+        last_segment: 300,
         known: 4,
         checkpoint_after: 2_000,
         // A seed is to run the same course each time.

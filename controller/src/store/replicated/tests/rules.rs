@@ -315,6 +315,33 @@ fn the_last_batch_leaves_the_log_in_the_transaction_of_its_last_segment() {
 }
 
 #[test]
+fn a_last_batch_that_fits_a_request_takes_one_however_short_other_segments_are() {
+    let written = |bytes: usize, is_last: bool| {
+        let (model, place) = (model(), Memory::new());
+        let store = taken(&model, &place, "a");
+        let before = model.revision();
+        let batch = [put(Table::Meta, META_CLEAN, &vec![7; bytes])];
+        if is_last { store.commit_last(&batch) } else { store.commit(&batch) }.unwrap();
+        let written = model.revision() - before;
+        assert_eq!(rows(&taken(&model, &Memory::new(), "b")), rows(&store));
+        written
+    };
+    assert_eq!((written(200, true), written(200, false)), (1, 2), "longer than other segments");
+    assert!(written(300, true) > 1, "too long for one");
+}
+
+#[test]
+fn a_last_batch_goes_in_short_segments_where_a_long_request_is_refused() {
+    let (model, place) = (model(), Memory::new());
+    let store = taken(&model, &place, "a");
+    let before = model.revision();
+    model.plan([Some(Fault::Refused)]);
+    store.commit_last(&[put(Table::Meta, META_CLEAN, &[7; 200])]).unwrap();
+    assert_eq!((store.has_left(), model.revision() - before), (true, 2));
+    assert_eq!(rows(&taken(&model, &Memory::new(), "b")), rows(&store));
+}
+
+#[test]
 fn a_last_batch_that_nobody_answered_for_leaves_the_log_or_does_not_and_a_beat_shows_which() {
     for (fault, has_left) in [(Fault::Lost, true), (Fault::Away, false)] {
         let (model, place) = (model(), Memory::new());
@@ -439,6 +466,7 @@ fn checkpoints_take_the_place_of_the_log_and_what_was_is_compacted() {
     // The settings that ship wait for more.
     let shipped = Settings::new(Clock::start(), Span(0));
     assert_eq!((shipped.checkpoint_after, shipped.segment), (8 << 20, 256 << 10));
+    assert_eq!(shipped.last_segment, 1 << 20);
 }
 
 #[test]
