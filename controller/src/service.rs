@@ -73,6 +73,9 @@ pub struct ServiceConfig {
     pub instance: Option<u64>,
     /// How this controller came to its store.
     pub succession: Succession,
+    /// A start reads consumption while it builds the grant engine and stores that it has begun. Otherwise one comes after
+    /// the other, so that how fast threads are decides nothing.
+    pub reads_beside: bool,
 }
 
 /// How a controller comes to its store.

@@ -317,7 +317,8 @@ impl Turns {
         // and wait until this controller answers.
         tokio::spawn(doors.close());
         let succession = Succession::Cluster { silent: taken.silent };
-        let settings = ServiceConfig { instance: Some(instance), succession, ..settings(&self.config) };
+        let settings = settings(&self.config);
+        let settings = ServiceConfig { instance: Some(instance), succession, reads_beside: true, ..settings };
         let config = self.config.clone();
         let mut drains = self.roster.drains();
         let before_it_answers = |service: &Arc<Service>| {

@@ -1,7 +1,9 @@
 //! Building the service from the store: each room reads its own tables, first those that decide what must be stored
 //! before anything is granted.
 
+use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex};
+use std::thread;
 
 use tidegate_core::units::Time;
 use tokio::sync::{Semaphore, broadcast, watch as flag};
@@ -51,16 +53,20 @@ impl Service {
         let revision = stored_revision(&meta)?;
         steps.over("groups are read");
         let start = Start { now, store: &*store, meta: &meta, config, clean, loaded: &loaded, revision };
-        let mut leasing = Leasing::begin(start, &clock, &mut first_batch)?;
-        steps.over("the engine is built");
-        let tokens = load_tokens(&*store, &meta, &mut first_batch)?;
-        store.commit(&first_batch)?;
-        steps.over("the start is stored");
+        let begin = || {
+            let leasing = Leasing::begin(start, &clock, &mut first_batch)?;
+            steps.over("the engine is built");
+            let tokens = load_tokens(&*store, &meta, &mut first_batch)?;
+            store.commit(&first_batch)?;
+            steps.over("the start is stored");
+            Ok((leasing, tokens))
+        };
+        let count = || Accounts::load(now, clock.unix_ms() / 1_000, &*store, &loaded.catalog);
+        let ((mut leasing, tokens), accounts) = both(config.reads_beside, begin, count)?;
+        steps.over("the ledger is read");
         let definitions = Definitions::load(&*store, &meta, loaded)?;
         steps.over("definitions are read");
         let catalog = definitions.catalog();
-        let accounts = Accounts::load(now, clock.unix_ms() / 1_000, &*store, catalog)?;
-        steps.over("the ledger is read");
         let convictions = Convictions::load(&*store, &meta, catalog)?;
         leasing.load_clients(&*store, &meta, clock.unix_ms())?;
         steps.over("nodes are read");
@@ -95,6 +101,23 @@ impl Service {
     }
 }
 
+/// The results of both: of the second on a thread of its own, if it runs beside the first.
+fn both<A, B: Send>(
+    beside: bool,
+    first: impl FnOnce() -> Result<A, StoreError>,
+    second: impl FnOnce() -> Result<B, StoreError> + Send,
+) -> Result<(A, B), StoreError> {
+    if !beside {
+        return Ok((first()?, second()?));
+    }
+    thread::scope(|scope| {
+        let second = scope.spawn(second);
+        let first = first();
+        let second = second.join().unwrap_or_else(|panic| resume_unwind(panic));
+        Ok((first?, second?))
+    })
+}
+
 /// What the steps of a load take, for the log.
 struct Steps<'c> {
     clock: &'c Clock,
@@ -117,13 +140,61 @@ impl<'c> Steps<'c> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::time::Duration;
+
     use tidegate_core::group::GroupId;
     use tidegate_proto::v1;
 
     use super::*;
     use crate::definitions::definition::Definition;
-    use crate::store::RedbStore;
     use crate::store::records::{META_NEXT_GROUP, group_row, put_number};
+    use crate::store::{RedbStore, Table, Visit, VisitAll, Write};
+
+    /// A store whose commits wait until the ledger is read.
+    struct Waits(RedbStore, Sender<()>, Mutex<Receiver<()>>);
+
+    impl Store for Waits {
+        fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
+            let read = self.2.lock().unwrap().recv_timeout(Duration::from_secs(20));
+            read.map_err(|error| StoreError::Failed { operation: "wait", reason: error.to_string() })?;
+            self.0.commit(batch)
+        }
+
+        fn scan(&self, table: Table, from: &[u8], visit: &mut Visit<'_>) -> Result<(), StoreError> {
+            if table == Table::Ledger {
+                self.1.send(()).unwrap();
+            }
+            self.0.scan(table, from, visit)
+        }
+
+        fn get(&self, table: Table, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+            self.0.get(table, keys)
+        }
+
+        fn copy(&self, visit: &mut VisitAll<'_>) -> Result<(), StoreError> {
+            self.0.copy(visit)
+        }
+
+        fn seal(&self) -> Result<String, StoreError> {
+            self.0.seal()
+        }
+
+        fn break_seal(&self) -> Result<Option<String>, StoreError> {
+            self.0.break_seal()
+        }
+    }
+
+    #[test]
+    fn a_start_may_read_the_ledger_while_it_is_stored_that_it_has_begun() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = RedbStore::open(&folder.path().join("store")).unwrap();
+        let (read, seen) = channel();
+        let store = Arc::new(Waits(store, read, Mutex::new(seen)));
+        let config = ServiceConfig { reads_beside: true, ..ServiceConfig::default() };
+        let service = Service::load(Arc::clone(&store) as _, config, Clock::start()).unwrap();
+        assert_eq!((service.epoch(), store.2.lock().unwrap().try_recv().is_err()), (1, true));
+    }
 
     /// Measures, by hand and in a release build: `COUNT=1000000 cargo test --release -p tidegate-controller --lib
     /// what_a_start -- --ignored --nocapture`.
