@@ -79,6 +79,12 @@ mod tests {
         Follower::follow(Arc::<Model>::clone(model), "t/", Memory::new(), settings, false).unwrap()
     }
 
+    fn holding(model: &Arc<Model>, held: &Arc<Held>) -> Follower {
+        let mut follower = follow(model);
+        follower.draw(Arc::<Held>::clone(held));
+        follower
+    }
+
     fn take(follower: Follower) -> ReplicatedStore {
         let seen = follower.look().unwrap();
         follower.take(&seen, &owner("a")).unwrap()
@@ -90,7 +96,7 @@ mod tests {
         let owner = take(follow(&model));
         owner.commit(&[group(2)]).unwrap();
         let held = Arc::new(Held::default());
-        let mut standby = follow(&model).with_picture(Arc::<Held>::clone(&held));
+        let mut standby = holding(&model, &held);
         let holds = |follower: &Follower, count| {
             let held = held.lock();
             let kept = held.as_ref().unwrap();
@@ -118,7 +124,7 @@ mod tests {
     #[test]
     fn with_rows_that_no_controller_stores_none_are_held_until_all_are_read_again() {
         let (model, held) = (Arc::<Model>::default(), Arc::new(Held::default()));
-        let mut standby = follow(&model).with_picture(Arc::<Held>::clone(&held));
+        let mut standby = holding(&model, &held);
         let owner = take(follow(&model));
         owner.commit(&[Write::Put(Table::Groups, group_key(GroupId(2)), b"?".to_vec())]).unwrap();
         standby.catch_up().unwrap();
@@ -126,15 +132,14 @@ mod tests {
         owner.commit(&[group(2)]).unwrap();
         standby.catch_up().unwrap();
         assert!(held.lock().is_none(), "what came before is not known");
-        let _again = standby.with_picture(Arc::<Held>::clone(&held));
+        standby.draw(Arc::<Held>::clone(&held));
         assert_eq!(held.take().unwrap().count(), 1);
     }
 
     #[test]
     fn the_audit_log_is_that_of_the_log_also_when_its_oldest_entries_go() {
         let (model, held) = (Arc::<Model>::default(), Arc::new(Held::default()));
-        let (mut standby, owner) =
-            (follow(&model).with_picture(Arc::<Held>::clone(&held)), take(follow(&model)));
+        let (mut standby, owner) = (holding(&model, &held), take(follow(&model)));
         let entry = |id: u64, action: &str, subject: &str| {
             let entry = json!({"action": action, "subject": subject}).to_string();
             Write::Put(Table::Audit, u64_key(id), entry.into_bytes())

@@ -28,6 +28,9 @@ const LONGEST_LOOK: Span = Span::millis(500);
 const SOON: Span = Span::millis(10);
 /// Between two applications of the log: what is left to apply at a takeover takes no time.
 const FOLLOW_EVERY: Span = Span::millis(500);
+/// From when it begins to follow until it reads what it holds ready of its file: then the leader has loaded, which may run
+/// on the same machine, and was this controller's successor a moment ago. A takeover before that reads the same itself.
+const DRAWN_AFTER: Span = Span::secs(1);
 /// A controller that was drained leaves a free log to others for so many of its fences. They look ten times a fence, so
 /// one is short on a busy machine; with three, nodes would be close to the end of their leases where all were drained.
 const YIELDS: u64 = 2;
@@ -68,6 +71,8 @@ pub(crate) struct Taken {
 pub(crate) struct Watching {
     follower: Option<Follower>,
     held: Arc<Held>,
+    /// When it is to begin to hold something ready; `None`: it does.
+    draw_at: Option<Time>,
     observer: Observer,
     /// When the log is to be applied next.
     follow_at: Time,
@@ -117,7 +122,7 @@ impl Standby {
     /// As those of [`Self::run`].
     pub(crate) fn step(&self, watching: &mut Watching) -> Result<Step, StoreError> {
         let begun = *watching.begun.get_or_insert(self.settings.clock.now());
-        let mut follower = match watching.follower.take().map_or_else(|| self.follow(&watching.held), Ok) {
+        let mut follower = match watching.follower.take().map_or_else(|| self.begin(watching), Ok) {
             Ok(follower) => follower,
             Err(error) => return self.endure(&error, begun),
         };
@@ -171,8 +176,17 @@ impl Standby {
         Ok(Step::Wait(LONGEST_LOOK))
     }
 
+    /// Begins to follow, and to hold nothing ready yet.
+    fn begin(&self, watching: &mut Watching) -> Result<Follower, StoreError> {
+        let follower = self.follow()?;
+        // What was held is of a follower before.
+        watching.held.take();
+        watching.draw_at = Some(self.settings.clock.now().after(DRAWN_AFTER));
+        Ok(follower)
+    }
+
     /// Begins to follow. The file may have to be built first, so who leads is shown before.
-    fn follow(&self, held: &Arc<Held>) -> Result<Follower, StoreError> {
+    fn follow(&self) -> Result<Follower, StoreError> {
         let seen = Follower::look_once(Arc::clone(&self.consensus), &self.prefix, self.settings.clone())?;
         let speaks = seen.owner.filter(|owner| !self.has_left(owner));
         if let Some(owner) = speaks.as_ref().filter(|owner| owner.controller == self.me.controller) {
@@ -180,8 +194,7 @@ impl Standby {
         }
         self.show(speaks.as_ref(), false);
         let (consensus, place) = (Arc::clone(&self.consensus), Arc::clone(&self.place));
-        let follower = Follower::follow(consensus, &self.prefix, place, self.settings.clone(), self.seed)?;
-        Ok(follower.with_picture(Arc::<Held>::clone(held)))
+        Follower::follow(consensus, &self.prefix, place, self.settings.clone(), self.seed)
     }
 
     /// Looks at the owner, and applies what it logged.
@@ -197,6 +210,11 @@ impl Standby {
         let now = self.settings.clock.now();
         let next = self.judge(seen, &mut watching.observer, now);
         let next = self.yields(next, &mut watching.free, now);
+        let is_calm = matches!(next, Next::Wait(_)) && !watching.leaves;
+        if is_calm && watching.draw_at.is_some_and(|at| at <= now) {
+            follower.draw(Arc::<Held>::clone(&watching.held));
+            watching.draw_at = None;
+        }
         if !is_near && (now >= watching.follow_at || matches!(next, Next::Take { .. })) {
             follower.catch_up()?;
             watching.follow_at = self.settings.clock.now().after(FOLLOW_EVERY);
@@ -304,4 +322,57 @@ pub(super) fn fence(owner: &Owner) -> Span {
 /// Between two looks at a leader with this fence.
 pub(super) fn look_every(fence: Span) -> Span {
     Span(fence.0 / LOOKS).min(LONGEST_LOOK)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use tidegate_consensus::model::Model;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::store::replicated::tests::memory::Memory;
+    use crate::store::replicated::tests::owner;
+
+    #[test]
+    fn nothing_is_held_ready_until_the_leader_has_had_time_to_load_and_while_none_is_about_to_leave() {
+        let (model, now) = (Arc::<Model>::default(), Arc::<AtomicU64>::default());
+        let settings = Settings::new(Clock::driven(Arc::clone(&now)), Span::secs(1));
+        let consensus = || Arc::<Model>::clone(&model);
+        let first = Follower::follow(consensus(), "t/", Memory::new(), settings.clone(), false).unwrap();
+        let seen = first.look().unwrap();
+        let leader = first.take(&seen, &owner("a")).unwrap();
+        let standby = Standby {
+            consensus: consensus(),
+            prefix: "t/".to_owned(),
+            place: Memory::new(),
+            seed: false,
+            settings,
+            clocks: EngineConfig::default(),
+            me: owner("b"),
+            before: None,
+            view: flag::Sender::new(View::default()),
+            roster: None,
+        };
+        let mut watching = Watching::default();
+        let holds = |at_ms: u64, watching: &mut Watching| {
+            now.store(at_ms * 1_000, Ordering::Relaxed);
+            assert!(matches!(standby.step(watching).unwrap(), Step::Wait(_)));
+            watching.held.take().is_some()
+        };
+        for at_ms in (0..1_000).step_by(100) {
+            leader.beat().unwrap();
+            assert!(!holds(at_ms, &mut watching), "after {at_ms} ms");
+        }
+        leader.announce().unwrap();
+        assert!(!holds(1_000, &mut watching), "it is about to take the log");
+        let next =
+            Follower::follow(consensus(), "t/", Memory::new(), standby.settings.clone(), false).unwrap();
+        leader.leave().unwrap();
+        let seen = next.look().unwrap();
+        let leader = next.take(&seen, &owner("c")).unwrap();
+        leader.beat().unwrap();
+        assert!(holds(1_100, &mut watching));
+    }
 }

@@ -137,10 +137,9 @@ impl Follower {
     }
 
     /// Keeps a picture of the local store as long as it follows, also while it reads the rest of a log that it takes.
-    pub fn with_picture(mut self, picture: Arc<dyn Picture>) -> Self {
+    pub fn draw(&mut self, picture: Arc<dyn Picture>) {
         picture.read(&*self.local);
         self.picture = Some(picture);
-        self
     }
 
     /// The last segment that the local store has.
