@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc::{self, Receiver};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::batch::encoded;
 use crate::collector::{Collector, Take, Told};
@@ -94,12 +94,17 @@ impl<C: Take> Task<C> {
     }
 
     async fn run(mut self, stopped: oneshot::Receiver<()>) {
-        tokio::select! {
-            () = self.export() => {}
+        let (tell, stop) = watch::channel(false);
+        let over = async {
             // An error means that the sender is gone, which is a stop, too.
-            _ = stopped => {}
+            let _ = stopped.await;
+            tell.send_replace(true);
+            sleep(LAST_WITHIN).await;
+        };
+        tokio::select! {
+            () = self.export_all(stop) => {}
+            () = over => {}
         }
-        let _ = timeout(LAST_WITHIN, self.export_last()).await;
         let left = self.batch.len().saturating_add(self.queue.len());
         if left > 0 {
             self.metrics.dropped(count(left));
@@ -107,20 +112,34 @@ impl<C: Take> Task<C> {
         }
     }
 
-    /// Sends until nobody records any more.
-    async fn export(&mut self) {
-        while self.gather().await {
+    /// Sends until nobody records any more, and the rest at a stop.
+    async fn export_all(&mut self, mut stop: watch::Receiver<bool>) {
+        self.export(&mut stop).await;
+        self.export_last().await;
+    }
+
+    /// Sends until nobody records any more, or until a stop. A try that is under way then is not cut off: it may have
+    /// arrived, and the collector would have its spans twice.
+    async fn export(&mut self, stop: &mut watch::Receiver<bool>) {
+        loop {
+            tokio::select! {
+                more = self.gather() => if !more { return },
+                _ = stop.wait_for(|stops| *stops) => return,
+            }
             let bytes = encoded(&self.source, &self.batch);
             let mut tries = 0;
             while let Some(pause) = self.attempt(&bytes, &mut tries).await {
-                sleep(pause).await;
+                tokio::select! {
+                    () = sleep(pause) => {}
+                    _ = stop.wait_for(|stops| *stops) => return,
+                }
             }
         }
     }
 
     /// Sends what waits, each batch once, until one try fails.
     async fn export_last(&mut self) {
-        // A batch that was being sent is in the first.
+        // A batch that could not be sent is in the first.
         loop {
             let room = BATCH.saturating_sub(self.batch.len());
             let more = room.min(self.queue.len());
@@ -218,6 +237,9 @@ mod tests {
     use crate::message::{Any, ExportRequest};
     use crate::span::{Kind, Span};
 
+    /// Longer than anybody waits.
+    const HANGS: Duration = Duration::from_secs(3_600);
+
     /// A collector that gives these answers, and takes everything afterwards.
     #[derive(Clone, Default)]
     struct Said {
@@ -225,7 +247,8 @@ mod tests {
         /// When it was told, in seconds, and how much.
         told: Arc<Mutex<Vec<(u64, usize)>>>,
         began: Option<Instant>,
-        hangs: bool,
+        /// Until it answers.
+        takes: Duration,
     }
 
     impl Take for Said {
@@ -233,9 +256,7 @@ mod tests {
             let request = ExportRequest::decode(bytes).unwrap();
             let spans = request.resource_spans[0].scope_spans[0].spans.len();
             self.told.lock().unwrap().push((self.began.unwrap().elapsed().as_secs(), spans));
-            if self.hangs {
-                std::future::pending::<()>().await;
-            }
+            sleep(self.takes).await;
             self.answers.lock().unwrap().pop_front().unwrap_or(Told::Taken { rejected: 0 })
         }
 
@@ -244,11 +265,11 @@ mod tests {
         }
     }
 
-    fn begin(answers: Vec<Told>, hangs: bool) -> (Traces, Said, Exporter) {
+    fn begin(answers: Vec<Told>, takes: Duration) -> (Traces, Said, Exporter) {
         let said = Said {
             answers: Arc::new(Mutex::new(answers.into())),
             began: Some(Instant::now()),
-            hangs,
+            takes,
             ..Said::default()
         };
         let (queue, spans) = mpsc::channel(QUEUE);
@@ -276,7 +297,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn spans_are_gathered_and_the_rest_is_sent_at_the_end() {
-        let (traces, said, exporter) = begin(Vec::new(), false);
+        let (traces, said, exporter) = begin(Vec::new(), Duration::ZERO);
         record(&traces, BATCH + 1);
         sleep(GATHER / 2).await;
         // A full batch does not wait.
@@ -289,9 +310,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_stop_lets_a_batch_arrive_that_is_on_its_way_and_sends_it_once() {
+        let (traces, said, exporter) = begin(Vec::new(), LAST_WITHIN / 3);
+        record(&traces, 3);
+        sleep(GATHER + LAST_WITHIN / 6).await;
+        record(&traces, 2);
+        exporter.end().await;
+        let told: Vec<_> = said.told.lock().unwrap().iter().map(|(_, spans)| *spans).collect();
+        assert_eq!((told, counted(&traces)), (vec![3, 2], [5, 0, 0, 0]));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_batch_is_sent_again_while_the_collector_is_away_and_given_up_in_time() {
         let answers = (0..TRIES + 1).map(|_| away()).collect();
-        let (traces, said, exporter) = begin(answers, false);
+        let (traces, said, exporter) = begin(answers, Duration::ZERO);
         record(&traces, 3);
         sleep(Duration::from_secs(60)).await;
         assert_eq!(counted(&traces), [0, 0, 3, 0]);
@@ -308,7 +340,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_is_refused_is_given_up_and_what_is_rejected_counted() {
         let (traces, _, exporter) =
-            begin(vec![Told::Refused("no".to_owned()), Told::Taken { rejected: 2 }], false);
+            begin(vec![Told::Refused("no".to_owned()), Told::Taken { rejected: 2 }], Duration::ZERO);
         record(&traces, 3);
         sleep(GATHER * 2).await;
         record(&traces, 5);
@@ -318,7 +350,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_full_queue_drops_and_a_stop_waits_for_a_bounded_time() {
-        let (traces, said, exporter) = begin(Vec::new(), true);
+        let (traces, said, exporter) = begin(Vec::new(), HANGS);
         record(&traces, BATCH);
         sleep(GATHER).await;
         record(&traces, QUEUE + 7);
@@ -326,8 +358,8 @@ mod tests {
         let began = Instant::now();
         exporter.end().await;
         assert_eq!(began.elapsed(), LAST_WITHIN);
-        // What was under way is tried once more.
-        assert_eq!(said.told.lock().unwrap().len(), 2);
+        // What is under way may have arrived, and is not sent again.
+        assert_eq!(said.told.lock().unwrap().len(), 1);
         assert_eq!(counted(&traces), [0, count(7 + BATCH + QUEUE), 0, 0]);
     }
 
