@@ -10,17 +10,36 @@ pub(super) struct Grid<'s> {
     pub(super) costs: &'s Costs,
     /// How many there are.
     pub(super) moments: u64,
+    /// The times from one to the next.
+    gaps: Equal,
+    /// The operations of each.
+    counts: Equal,
 }
 
-impl Grid<'_> {
+impl<'s> Grid<'s> {
+    pub(super) fn new(sample: &'s Sample, costs: &'s Costs, moments: u64) -> Self {
+        let equal = |whole| Equal::new(whole, moments);
+        Self { sample, costs, moments, gaps: equal(sample.length.0), counts: equal(costs.count) }
+    }
+
+    /// The least time between two.
+    pub(super) fn gap(&self) -> Span {
+        Span(self.gaps.least)
+    }
+
+    /// How many operations come at each at least.
+    pub(super) fn fewest(&self) -> u64 {
+        self.counts.least
+    }
+
     /// When the moment of this number is; after the last one, the end of the sample.
     pub(super) fn arrival(&self, moment: u64) -> Time {
-        self.sample.start.after(Span(part_of(self.sample.length.0, moment, self.moments)))
+        self.sample.start.after(Span(self.gaps.begin(moment)))
     }
 
     /// How many operations come before it.
     pub(super) fn before(&self, moment: u64) -> u64 {
-        part_of(self.costs.count, moment, self.moments)
+        self.counts.begin(moment)
     }
 
     /// The last moment before which no more than so many operations come.
@@ -35,7 +54,7 @@ impl Grid<'_> {
 
     /// What comes at one moment at most.
     pub(super) fn most(&self) -> Ru {
-        Ru(self.costs.before(self.costs.count.div_ceil(self.moments.max(1))))
+        Ru(self.costs.before(self.counts.least + u64::from(self.counts.rest > 0)))
     }
 
     /// The first moment at a time or later; their number if there is none.
@@ -56,6 +75,28 @@ pub(super) fn parts_within(whole: u64, place: u64, parts: u64) -> u64 {
     }
     let fits = (u128::from(place) + 1) * u128::from(parts);
     u64::try_from((fits - 1) / u128::from(whole.max(1))).unwrap_or(parts).min(parts)
+}
+
+/// A whole in equal parts.
+#[derive(Clone, Copy, Debug)]
+struct Equal {
+    least: u64,
+    rest: u64,
+    of: u64,
+}
+
+impl Equal {
+    fn new(whole: u64, of: u64) -> Self {
+        let of = of.max(1);
+        Self { least: whole.checked_div(of).unwrap_or(0), rest: whole.checked_rem(of).unwrap_or(0), of }
+    }
+
+    /// Where the part of this number begins: so many parts of the whole, rounded down.
+    fn begin(&self, number: u64) -> u64 {
+        // Minutes have moments without a rest, which is seen without a division.
+        let more = if self.rest == 0 { 0 } else { part_of(self.rest, number, self.of) };
+        self.least.saturating_mul(number).saturating_add(more)
+    }
 }
 
 /// Where the part of this number begins, of so many equal parts.

@@ -17,6 +17,9 @@ const MOST: u64 = 1_200;
 /// and twice as many take twice as long.
 const WAITING_PARTS: u64 = 4;
 
+/// Fewer moments are decided one by one.
+const FEW: u64 = 2;
+
 /// The policy with its state, and those who wait for it.
 pub(super) struct Line<'w, P: Steady> {
     policy: P,
@@ -105,7 +108,7 @@ impl<'w, P: Steady> Line<'w, P> {
             return Ok(hear(Part::Refused(sample.amount)));
         }
         let most = costs.count.min(sample.length.0);
-        let grid = |moments| Grid { sample, costs: &costs, moments };
+        let grid = |moments| Grid::new(sample, &costs, moments);
         let finest = grid(MOST.min(most));
         if spread == Spread::Even && self.passes(&finest, 0, true, budget)? > 0 {
             return Ok(hear(Part::Started(sample.amount, Span(0))));
@@ -135,6 +138,25 @@ impl<'w, P: Steady> Line<'w, P> {
             let refused = grid.cost(begins) - grid.cost(moment);
             return Ok((!refused.is_positive() || hear(Part::Refused(refused))).then_some(begins));
         }
+        if !self.quota.as_mut().is_some_and(|quota| quota.is_short(grid, moment, 1)) {
+            match self.together(grid, moment, budget, hear)? {
+                Some(end) if end == moment => {}
+                decided => return Ok(decided),
+            }
+        }
+        let operations = (grid.before(moment), grid.before(moment + 1));
+        let goes_on = self.arrive(grid.costs, operations, grid.arrival(moment), budget, hear)?;
+        Ok(goes_on.then_some(moment + 1))
+    }
+
+    /// Decides some moments together, from one on, if they can be. Returns the one that follows, unless the replay ends.
+    fn together(
+        &mut self,
+        grid: &Grid<'_>,
+        moment: u64,
+        budget: &mut Budget,
+        hear: &mut dyn FnMut(Part) -> bool,
+    ) -> Result<Option<u64>, ReplayError> {
         // A burst that was short at first may suffice from here on, or a quota for a while.
         if moment > 0 || self.quota.is_some() {
             let end = self.passes(grid, moment, false, budget)?;
@@ -143,22 +165,16 @@ impl<'w, P: Steady> Line<'w, P> {
                 return Ok(goes_on.then_some(end));
             }
         }
-        let Some(decided) = self.rush(grid, moment, budget, hear)? else { return Ok(None) };
-        if decided > 0 {
-            return Ok(Some(moment + decided));
-        }
-        let operations = (grid.before(moment), grid.before(moment + 1));
-        let goes_on = self.arrive(grid.costs, operations, grid.arrival(moment), budget, hear)?;
-        Ok(goes_on.then_some(moment + 1))
+        Ok(self.rush(grid, moment, budget, hear)?.map(|decided| moment + decided))
     }
 
     /// The first moment from one on whose operations may start in time by the quota: before it, not one of them does.
     fn begins_to_fit(&mut self, grid: &Grid<'_>, moment: u64) -> u64 {
         let Some(quota) = &mut self.quota else { return moment };
-        let turn = grid.arrival(moment).max(self.free);
-        quota.fits(turn, grid.costs.least(), 1).map_or(grid.moments, |fits| {
+        let arrival = grid.arrival(moment);
+        quota.fits(arrival.max(self.free), grid.costs.least(), 1).map_or(grid.moments, |fits| {
             let first = Time(fits.0.saturating_sub(self.patience.0));
-            grid.first_at(first).max(moment)
+            if first <= arrival { moment } else { grid.first_at(first) }
         })
     }
 
@@ -173,15 +189,15 @@ impl<'w, P: Steady> Line<'w, P> {
         if self.patience > Span(0) && !self.is_drained {
             return Ok(Some(0));
         }
-        let Grid { sample, costs, moments } = *grid;
+        let Grid { sample, costs, moments, .. } = *grid;
         let (cost, end) = costs.alike(grid.before(moment));
         let until = if end == costs.count { moments } else { parts_within(costs.count, end, moments) };
         let until = match &mut self.quota {
             None => until,
-            Some(quota) => until.min(quota.within(grid, moment, self.patience)),
+            Some(quota) => until.min(quota.within(grid, (moment, FEW), self.patience)),
         };
         let left = until.saturating_sub(moment);
-        if left < 2 || !cost.is_positive() {
+        if left < FEW || !cost.is_positive() {
             return Ok(Some(0));
         }
         let run = Run {
@@ -240,7 +256,7 @@ impl<'w, P: Steady> Line<'w, P> {
         let ease = Moments {
             first,
             last: first,
-            gap: Span(grid.sample.length.0.checked_div(grid.moments).unwrap_or(0)),
+            gap: grid.gap(),
             most: grid.most(),
             before: Ru::ZERO,
             cost: Ru::ZERO,
@@ -278,10 +294,11 @@ impl<'w, P: Steady> Line<'w, P> {
         hear: &mut dyn FnMut(Part) -> bool,
     ) -> Result<bool, ReplayError> {
         let turn = arrival.max(self.free);
-        let room = self.policy.room(&self.state, turn, arrival.after(self.patience));
         let all = (Ru(costs.before(end) - costs.before(first)), end - first);
         let is_bound = self.quota.as_mut().is_some_and(|quota| quota.fits(turn, all.0, all.1) != Some(turn));
-        match room.filter(|_| !is_bound) {
+        let latest = arrival.after(self.patience);
+        let room = if is_bound { None } else { self.policy.room(&self.state, turn, latest) };
+        match room {
             Some([prompt, in_time]) => {
                 budget.spend()?;
                 let last = first + costs.within(first, end - first, in_time);

@@ -109,15 +109,25 @@ impl Windows {
         }
     }
 
-    /// The first of some moments at which not all fits that comes, beside what is used; their end if all of it does.
-    pub(super) fn fitting(&self, grid: &Grid<'_>, (first, end): (u64, u64), used: u64) -> u64 {
+    /// The first of some moments at which not all fits that comes, beside what is used, their end if all of it does; and
+    /// what counts of all that comes before.
+    pub(super) fn fitting(&self, grid: &Grid<'_>, (first, end): (u64, u64), used: u64) -> (u64, u64) {
         let (begin, left) = (grid.before(first), self.amount.saturating_sub(used));
-        let all = grid.before(end) - begin;
-        let fits = match self.unit {
-            Unit::Ru => grid.costs.within(begin, all, Ru(i64::try_from(left).unwrap_or(i64::MAX))),
-            Unit::Requests => all.min(left),
+        let comes = |end: u64| match self.unit {
+            Unit::Ru => (grid.costs.before(end) - grid.costs.before(begin)).max(0).unsigned_abs(),
+            Unit::Requests => end - begin,
         };
-        if fits == all { end } else { grid.last_before(begin + fits).clamp(first, end) }
+        let last = grid.before(end);
+        let all = comes(last);
+        if all <= left {
+            return (end, all);
+        }
+        let fits = match self.unit {
+            Unit::Ru => grid.costs.within(begin, last - begin, Ru(left.cast_signed())),
+            Unit::Requests => left,
+        };
+        let fits = grid.last_before(begin + fits).clamp(first, end);
+        (fits, comes(grid.before(fits)))
     }
 
     /// Whether all that comes in a sample may fit, if it is no longer than a window that rolls: so all of it is in one.
@@ -258,6 +268,13 @@ impl<'w> Open<'w> {
         self.windows.may_hold(grid)
     }
 
+    /// Whether so many moments from one on bring more than is left, by what each brings at least.
+    pub(super) fn is_short(&mut self, grid: &Grid<'_>, moment: u64, moments: u64) -> bool {
+        let least = grid.costs.least().0.saturating_mul(i64::try_from(grid.fewest()).unwrap_or(i64::MAX));
+        let counts = self.windows.counts(Ru(least), grid.fewest()).saturating_mul(moments);
+        self.used.at(grid.arrival(moment)).saturating_add(counts) > self.windows.amount
+    }
+
     /// The first moment from one on at which not all fits that comes, or up to which it is known; their number if all
     /// does. No operation is under way before them.
     pub(super) fn until(
@@ -270,22 +287,25 @@ impl<'w> Open<'w> {
             Used::Fixed(fixed) => {
                 let used = fixed.at(grid.arrival(moment));
                 let end = fixed.begins.first().map_or(grid.moments, |begin| grid.first_at(*begin));
-                Ok(self.windows.fitting(grid, (moment, end), used))
+                Ok(self.windows.fitting(grid, (moment, end), used).0)
             }
             Used::Rolling(rolling) => rolling.until(self.windows, grid, moment, budget),
         }
     }
 
-    /// The same within the time until more comes back, in which all starts that waits at most so long. It may start later
-    /// than it comes, or not at all.
-    pub(super) fn within(&mut self, grid: &Grid<'_>, moment: u64, patience: Span) -> u64 {
+    /// The same within the time until more comes back, in which all starts that waits at most so long, unless it is fewer
+    /// moments than a number. It may start later than it comes, or not at all.
+    pub(super) fn within(&mut self, grid: &Grid<'_>, (moment, fewest): (u64, u64), patience: Span) -> u64 {
+        if self.is_short(grid, moment, fewest) {
+            return moment;
+        }
         let used = self.used.at(grid.arrival(moment));
         let ends = match &self.used {
             Used::Fixed(fixed) => fixed.begins.first().copied(),
             Used::Rolling(rolling) => Some(rolling.steady_until()),
         };
         let end = ends.map_or(grid.moments, |ends| grid.first_at(Time(ends.0.saturating_sub(patience.0))));
-        self.windows.fitting(grid, (moment, end.max(moment)), used)
+        if end < moment + fewest { moment } else { self.windows.fitting(grid, (moment, end), used).0 }
     }
 
     /// Counts what comes at the moments from one on up to the one that was found last.
