@@ -283,9 +283,14 @@ impl Scene {
     /// # Errors
     /// It does not come up.
     pub async fn crash_controller(&mut self) -> Result<(), ClusterError> {
-        self.cluster.kill_controller();
-        self.tally.crashes.push(machine_micros());
+        self.kill_controller();
         self.controller.mode = Mode::Away(machine_micros());
         self.start_controller().await
+    }
+
+    /// Kills it, and notes when: from then on what warms up is cold.
+    fn kill_controller(&mut self) {
+        self.cluster.kill_controller();
+        self.tally.crashes.push(machine_micros());
     }
 }

@@ -76,10 +76,7 @@ impl Scene {
         self.tally.count(fault.name(), u64::from(fault.kills()), &text);
         self.ends_stop(place);
         match place {
-            Place::Controller => {
-                self.cluster.kill_controller();
-                self.tally.crashes.push(machine_micros());
-            }
+            Place::Controller => self.kill_controller(),
             Place::Node(node) => self.cluster.kill_node(node),
         }
         self.state(place).mode = Mode::Away(machine_micros());
