@@ -89,7 +89,7 @@ impl Rolling {
 
     /// When a cell ends.
     fn ends(&self, number: u64) -> Time {
-        Time((number + 1).saturating_mul(self.cell))
+        Time(number.saturating_add(1).saturating_mul(self.cell))
     }
 
     /// When a cell leaves.
