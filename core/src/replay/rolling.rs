@@ -134,12 +134,8 @@ impl Rolling {
     /// Counts what starts at a moment.
     pub(super) fn take(&mut self, at: Time, counts: u64) {
         self.at(at);
-        self.add(self.present, counts);
-    }
-
-    fn add(&mut self, number: u64, counts: u64) {
         let counts = counts.min(u64::MAX - self.used);
-        if let Some(amount) = self.slot(number) {
+        if let Some(amount) = self.slot(self.present) {
             *amount += counts;
             self.used += counts;
         }

@@ -103,31 +103,24 @@ impl Windows {
 
     /// What counts of all that comes at some moments.
     pub(super) fn comes(&self, grid: &Grid<'_>, (first, end): (u64, u64)) -> u64 {
-        match self.unit {
-            Unit::Ru => (grid.cost(end) - grid.cost(first)).0.max(0).unsigned_abs(),
-            Unit::Requests => grid.before(end) - grid.before(first),
-        }
+        let (first, end) = (grid.before(first), grid.before(end));
+        self.counts(Ru(grid.costs.before(end) - grid.costs.before(first)), end - first)
     }
 
     /// The first of some moments at which not all fits that comes, beside what is used, their end if all of it does; and
     /// what counts of all that comes before.
     pub(super) fn fitting(&self, grid: &Grid<'_>, (first, end): (u64, u64), used: u64) -> (u64, u64) {
-        let (begin, left) = (grid.before(first), self.amount.saturating_sub(used));
-        let comes = |end: u64| match self.unit {
-            Unit::Ru => (grid.costs.before(end) - grid.costs.before(begin)).max(0).unsigned_abs(),
-            Unit::Requests => end - begin,
-        };
-        let last = grid.before(end);
-        let all = comes(last);
+        let (all, left) = (self.comes(grid, (first, end)), self.amount.saturating_sub(used));
         if all <= left {
             return (end, all);
         }
+        let (begin, last) = (grid.before(first), grid.before(end));
         let fits = match self.unit {
             Unit::Ru => grid.costs.within(begin, last - begin, Ru(left.cast_signed())),
             Unit::Requests => left,
         };
         let fits = grid.last_before(begin + fits).clamp(first, end);
-        (fits, comes(grid.before(fits)))
+        (fits, self.comes(grid, (first, fits)))
     }
 
     /// Whether all that comes in a sample may fit, if it is no longer than a window that rolls: so all of it is in one.
