@@ -60,6 +60,7 @@ mod tests {
 
     #[test]
     fn it_is_a_table_that_text_can_carry() {
+        assert!(CostTable::builtin().contains(&CostTable::tidb_v1()));
         for table in CostTable::builtin() {
             assert_eq!(CostTable::try_from(TableText::from(table.clone())).unwrap(), table);
         }

@@ -245,6 +245,7 @@ mod tests {
             ("1000000000", 1_000_000_000, 1, "1000000000"),
             ("1/1000000000000", 1, 1_000_000_000_000, "1/1000000000000"),
             ("000000000000000000000000.5", 1, 2, "0.5"),
+            ("000000000000000000000000000001.5", 3, 2, "1.5"),
         ] {
             let read: Coefficient = text.parse().unwrap();
             assert_eq!((read.numerator(), read.denominator()), (numerator, denominator), "{text}");
@@ -264,6 +265,7 @@ mod tests {
             ("inf", "is not finite"),
             ("-Infinity", "is not finite"),
             ("1/0", "`1/0` divides by zero; write 0"),
+            ("7/0", "`7/0` divides by zero"),
             ("0/0", "divides by zero"),
             ("1e-3", "is no number; write digits"),
             ("+1", "is no number"),
@@ -273,7 +275,7 @@ mod tests {
             ("0.5/3", "is no number"),
             ("1/2/3", "is no number"),
             ("1_000", "is no number"),
-            ("one", "is no number"),
+            ("one", "`one` is no number"),
             ("1000000001", "numerator 1000000001 in lowest terms, at most 1000000000"),
             ("1/1000000000001", "denominator 1000000000001 in lowest terms, at most 1000000000000"),
             ("0.00000000000000000000000000000001", "has 34 bytes of text, at most 32"),

@@ -209,6 +209,21 @@ mod tests {
         assert_eq!(estimator.templates(), 2);
     }
 
+    /// The percentile begins half a cost above the first run. One at the percentile does not raise it.
+    #[test]
+    fn the_first_runs_move_the_percentile_by_steps_of_its_distance() {
+        let estimator = estimator(Aim::P95);
+        let p95 = || estimator.forecast(GROUP, POINT, SELECT).p95;
+        estimator.observe(GROUP, POINT, SELECT, Ru::whole(100));
+        assert_eq!(p95(), Ru::whole(150));
+        estimator.observe(GROUP, POINT, SELECT, Ru::whole(150));
+        assert_eq!(p95(), Ru(148_750_000), "a fortieth of the distance, 50, down");
+        estimator.observe(GROUP, POINT, SELECT, Ru::whole(200));
+        // The distance is 50 - (50 - 1.25) / 8 by now.
+        let up = (148_750_000 + 43_906_250 * 19 / 40)..=(148_750_000 + 43_906_250 * 19 / 40 + 1);
+        assert!(up.contains(&p95().0), "nineteen fortieths up: {}", p95());
+    }
+
     #[test]
     fn what_a_group_runs_changes_no_other_group_s_estimates() {
         let estimator = estimator(Aim::P95);

@@ -182,5 +182,8 @@ mod tests {
         ] {
             assert_eq!(CostTable::new(name, version, replicas).unwrap_err().0.len(), wrong, "{name}");
         }
+        assert!(CostTable::new("x".repeat(64), 1, CostTable::MAX_REPLICAS).is_ok());
+        let refused = CostTable::new("mine", 1, 1_001).unwrap_err().to_string();
+        assert!(refused.contains("1001"), "{refused}");
     }
 }

@@ -155,6 +155,8 @@ proptest! {
             prop_assert_eq!(shown, ru);
         }
         for item in breakdown {
+            let copies = if item.field.part() == Part::Write { table.replicas() } else { 1 };
+            prop_assert_eq!((item.coefficient, item.copies), (table.coefficient(item.field), copies));
             let mut alone = Usage::default();
             *item.field.of_mut(&mut alone) = item.amount;
             let own = table.price(&alone).total();
@@ -189,6 +191,7 @@ proptest! {
     fn a_consumption_has_the_price_and_the_shadow_price(active in tables(), shadow in tables(), usage in usages()) {
         let priced = Charge::new(&active, Some(&shadow), &usage).of_one_operation(&usage);
         prop_assert_eq!(priced.charged, active.price(&usage));
+        prop_assert_eq!(Charge::new(&active, None, &usage).total, priced.charged.total());
         prop_assert_eq!(priced.shadow, shadow.price(&usage).total());
         prop_assert_eq!((priced.operations, priced.throttled, priced.waited_us), (1, 0, 0));
         prop_assert_eq!(priced.usage, usage);

@@ -32,6 +32,7 @@ const SAME: &[Case] = &[
             "SELECT * FROM s.t WHERE a IN (1, 2,3 , -4)",
             "SELECT * FROM s.t WHERE a IN ('x', NULL, 3)",
             "SELECT * FROM s.t WHERE a IN (- 1, 3)",
+            "SELECT * FROM s.t WHERE a IN (1, - 2, 3)",
         ],
         "SELECT * FROM s.t WHERE a IN (?)",
         StatementKind::Select,
@@ -41,6 +42,7 @@ const SAME: &[Case] = &[
         &[
             "SELECT * FROM t WHERE (a, b) IN ((1, 2))",
             "SELECT * FROM t WHERE (a, b) IN ((1, 2), (3, 'x'), (NULL, -5))",
+            "SELECT * FROM t WHERE (a, b) IN ((1, 2), (- 3, 4))",
         ],
         "SELECT * FROM t WHERE (a, b) IN ((?, ?))",
         StatementKind::Select,
@@ -99,6 +101,14 @@ const SAME: &[Case] = &[
         "SELECT * FROM t WHERE a = ANY(ARRAY[?])",
         StatementKind::Select,
     ),
+    (
+        "gp",
+        &["SELECT ARRAY[1, c, 2], ARRAY[- 1, 2, - 3]", "SELECT ARRAY[1, c, - 2], ARRAY[1]"],
+        "SELECT ARRAY[?, c, ?], ARRAY[?]",
+        StatementKind::Select,
+    ),
+    ("m", &["VALUES ROW(1), ROW(2)", "VALUES ROW(1)"], "VALUES ROW(?)", StatementKind::Select),
+    ("p", &["LISTEN a"], "LISTEN a", StatementKind::Other),
     (
         "p",
         &["SELECT a->>'k', b::numeric(10, 2), c[1:2] FROM t WHERE d @> '{}' AND e ? 'f' LIMIT 5"],
@@ -276,6 +286,10 @@ fn tables_and_the_group_of_a_hint_are_found() {
         ("SELECT /* RESOURCE_GROUP(rg1) */ 1", &[], None),
         ("SELECT '/*+ RESOURCE_GROUP(rg1) */'", &[], None),
         ("SELECT /*+ RESOURCE_GROUP() */ resource_group(rg1)", &[], None),
+        // What a row that repeats takes back is what it brought, and no more.
+        ("INSERT /*+ RESOURCE_GROUP(rg1) */ INTO t VALUES (1), (2)", &["t"], Some("rg1")),
+        ("SELECT /*+ VALUES (1), (2) RESOURCE_GROUP(rg1) */ 1", &[], Some("rg1")),
+        ("INSERT INTO t VALUES (1), (2 /*+ RESOURCE_GROUP */) /*+ (rg1) */", &["t"], None),
     ] {
         let template = Template::new(SqlDialect::MySql, text);
         assert_eq!(
@@ -292,4 +306,21 @@ fn tables_and_the_group_of_a_hint_are_found() {
         groups.map(|template| template.resource_group().map(str::to_owned)),
         [Some("a".into()), Some("b".into())]
     );
+}
+
+#[test]
+fn names_and_tables_are_kept_up_to_their_limits() {
+    for (length, kept) in [(128, true), (129, false)] {
+        let name = "g".repeat(length);
+        let template = Template::new(SqlDialect::MySql, format!("SELECT /*+ RESOURCE_GROUP({name}) */ 1"));
+        assert_eq!(template.resource_group(), kept.then_some(&*name), "{length}");
+    }
+    let from: Vec<_> = (0..40).map(|table| format!("t{table}")).collect();
+    let template = Template::new(SqlDialect::Generic, format!("SELECT 1 FROM {}", from.join(", ")));
+    assert_eq!(template.tables(), &from[..32]);
+    // Each column is a name and a comma, but the last, and the verb makes up for that comma.
+    for (columns, kind) in [(1_024, StatementKind::Select), (1_025, StatementKind::Unknown)] {
+        let columns = vec!["a"; columns].join(", ");
+        assert_eq!(Template::new(SqlDialect::Generic, format!("SELECT {columns}")).kind(), kind);
+    }
 }
