@@ -59,10 +59,15 @@ impl Big {
     }
 }
 
+/// How often a part is charged: once for each replica that is written.
+fn copies(table: &CostTable, part: Part) -> u32 {
+    if part == Part::Write { table.replicas() } else { 1 }
+}
+
 /// The least micro-RU that is not below the exact cost of `part`, found by bisection.
 fn oracle(table: &CostTable, usage: &Usage, part: Part) -> Ru {
     let fields: Vec<_> = table.coefficients().filter(|(field, _)| field.part() == part).collect();
-    let copies = if part == Part::Write { table.replicas() } else { 1 };
+    let copies = copies(table, part);
     // Cost in micro-RU = upper / lower, over one common denominator.
     let mut lower = Big::from(1);
     for (_, price) in &fields {
@@ -155,7 +160,7 @@ proptest! {
             prop_assert_eq!(shown, ru);
         }
         for item in breakdown {
-            let copies = if item.field.part() == Part::Write { table.replicas() } else { 1 };
+            let copies = copies(&table, item.field.part());
             prop_assert_eq!((item.coefficient, item.copies), (table.coefficient(item.field), copies));
             let mut alone = Usage::default();
             *item.field.of_mut(&mut alone) = item.amount;

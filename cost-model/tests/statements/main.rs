@@ -2,8 +2,15 @@
 
 use tidegate_cost_model::{Fingerprinter, SqlDialect, StatementKind, Template};
 
-const DIALECTS: [SqlDialect; 4] =
-    [SqlDialect::Generic, SqlDialect::MySql, SqlDialect::PostgreSql, SqlDialect::SQLite];
+mod tokens;
+
+/// Each dialect with its letter.
+const DIALECTS: [(char, SqlDialect); 4] = [
+    ('g', SqlDialect::Generic),
+    ('m', SqlDialect::MySql),
+    ('p', SqlDialect::PostgreSql),
+    ('s', SqlDialect::SQLite),
+];
 
 /// Dialect letters (g, m, p, s), texts that are one statement, its template and kind.
 type Case = (&'static str, &'static [&'static str], &'static str, StatementKind);
@@ -172,11 +179,7 @@ const SAME: &[Case] = &[
 ];
 
 fn dialects(letters: &str) -> impl Iterator<Item = SqlDialect> {
-    DIALECTS
-        .into_iter()
-        .zip("gmps".chars())
-        .filter(move |(_, letter)| letters.contains(*letter))
-        .map(|(of, _)| of)
+    DIALECTS.into_iter().filter(move |(letter, _)| letters.contains(*letter)).map(|(_, of)| of)
 }
 
 #[test]
