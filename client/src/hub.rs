@@ -149,6 +149,8 @@ impl Hub {
 
 #[cfg(all(test, not(shuttle)))]
 mod tests {
+    use std::time::Duration;
+
     use tidegate_core::exchange::{Grant, LeaseTerms};
     use tidegate_core::node::NodeConfig;
     use tidegate_core::units::{Rate, Ru, Span};
@@ -183,5 +185,20 @@ mod tests {
         assert!(hub.shared.slewed_by().is_some_and(|ppm| (83_333..84_000).contains(&ppm)));
         let cut = granted(2);
         assert!((Span::millis(9_160)..=Span::millis(9_167)).contains(&cut), "{cut}");
+        let in_half_a_second = async || {
+            let all = cell.node_state().available;
+            cell.with(|state, now| state.try_acquire(now, all)).unwrap();
+            tokio::time::advance(Duration::from_millis(500)).await;
+            cell.node_state().available
+        };
+        let slow = in_half_a_second().await;
+        assert!((Ru(4_579_000)..Ru(4_584_000)).contains(&slow), "{slow}");
+        // Two minutes later no lease began in it.
+        hub.compare_clocks((Time(62_917_167), Time(63_000_000)));
+        hub.compare_clocks((Time(123_917_167), Time(124_000_000)));
+        assert_eq!(hub.shared.slewed_by(), None);
+        tokio::time::advance(Duration::from_secs(5)).await;
+        assert_eq!(granted(3), Span::secs(10));
+        assert_eq!(in_half_a_second().await, Ru(4_995_000), "the allowed 1,000 ppm less than 5 RU");
     }
 }

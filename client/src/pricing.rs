@@ -137,6 +137,22 @@ mod tests {
         assert_eq!((consumed.operations, consumed.usage, consumed.ru()), (1, usage, Ru::whole(3)));
         let direct = prices.direct(RuParts { cpu: Ru(-5), ..RuParts::flat(Ru(7)) });
         assert_eq!((direct.parts.total(), direct.shadow), (Ru(7), Ru(7)));
+        assert_eq!(prices.flat(Ru(9)).shadow, Ru(9));
+    }
+
+    #[test]
+    fn a_shadow_that_is_withdrawn_counts_nothing_any_more() {
+        let prices = Prices::default();
+        let only = |shadow| v1::CostTables { active: Some(wire("a", "1/1000000")), shadow };
+        for shadow in [None, Some(wire("b", "1/500000")), None] {
+            let counts = shadow.is_some();
+            prices.set(tables(only(shadow)).unwrap());
+            let usage = Usage { cpu_ns: 3_000_000, ..Usage::default() };
+            let charges = [prices.price(&usage), prices.direct(RuParts::flat(Ru(7))), prices.flat(Ru(9))];
+            let shadows = charges.map(|charge| charge.shadow);
+            let counted = [Ru::whole(6), Ru(7), Ru(9)];
+            assert_eq!(shadows, if counts { counted } else { [Ru::ZERO; 3] });
+        }
     }
 
     #[test]

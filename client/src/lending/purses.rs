@@ -117,7 +117,7 @@ mod tests {
     use tokio::time::advance;
 
     use tidegate_core::units::Span;
-    use tidegate_core::usage::RuParts;
+    use tidegate_core::usage::{RuParts, Usage};
     use tidegate_cost_model::Charge;
 
     use super::*;
@@ -189,6 +189,79 @@ mod tests {
             "what was paid for can be settled at any time"
         );
         assert_eq!(purses.close_mine(&mut open).unwrap().spent.left, Ru(70));
+    }
+
+    /// Three requests for a second, of which one is begun.
+    fn counted(clock: &Clock) -> (Purses, Open) {
+        let (purses, mut open) = (Purses::default(), Open::default());
+        let batch = Batch { tokens: Ru(100), operations: 3, until: Time(1_000_000) };
+        assert!(purses.open_mine(&mut open, batch, clock.tick_at(batch.until), COST));
+        (purses, open)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_operations_are_counted_no_more_begin_than_were_lent() {
+        let clock = Clock::start();
+        let (purses, mut open) = counted(&clock);
+        let purse = purses.mine().unwrap();
+        assert!(!purse.give_back(COST), "the group has to know when it began");
+        assert!(purse.spend(COST, &clock).is_some());
+        assert_eq!(purses.gone(open), (Ru(20), 2));
+        assert!(purse.spend(COST, &clock).is_some());
+        assert!(purse.spend(COST, &clock).is_none(), "that would be the fourth of three");
+        assert!(purse.settle_charge(COST, &charge(Ru(30)), &clock), "what is over comes from good tokens");
+        let account = purses.close_mine(&mut open).unwrap();
+        assert_eq!((account.spent.begun, account.spent.operations, account.closed), (3, 3, 1));
+        assert_eq!((account.spent.drawn, account.spent.left), (Ru(100), Ru(50)));
+
+        let (purses, _) = counted(&clock);
+        let purse = purses.mine().unwrap();
+        advance(Duration::from_secs(1)).await;
+        assert!(purse.spend(COST, &clock).is_none(), "its time is over");
+        assert!(!purse.settle_charge(COST, &charge(Ru(11)), &clock));
+        assert!(purse.settle_charge(COST, &charge(COST), &clock));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_operations_used_is_summed_field_by_field() {
+        let clock = Clock::start();
+        let usage = Usage::from_array(std::array::from_fn(|field| field as u64 + 10));
+        let measured = RuParts { cpu: Ru(1), read: Ru(2), write: Ru(3), network: Ru(4), flat: Ru(5) };
+        let only_cpu = RuParts { cpu: Ru(6), ..RuParts::default() };
+        for parts in [measured, only_cpu] {
+            let (purses, mut open) = open(&clock);
+            let purse = purses.mine().unwrap();
+            let charge = Charge { parts, total: parts.total(), shadow: Ru(7) };
+            for _ in 0..2 {
+                assert!(purse.settle(COST, &charge, &usage, &clock));
+            }
+            let actual = purses.close_mine(&mut open).unwrap().spent.actual;
+            let doubled = |ru: Ru| ru + ru;
+            let RuParts { cpu, read, write, network, flat } = parts;
+            let charged = RuParts {
+                cpu: doubled(cpu),
+                read: doubled(read),
+                write: doubled(write),
+                network: doubled(network),
+                flat: doubled(flat),
+            };
+            assert_eq!((actual.charged, actual.shadow, actual.operations), (charged, Ru(14), 2));
+            assert_eq!(actual.usage.to_array(), usage.to_array().map(|amount| 2 * amount));
+            assert_eq!(purses.close_mine(&mut open).map(|account| account.closed), None);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn charges_that_are_too_large_for_a_sum_go_to_the_group() {
+        let clock = Clock::start();
+        let (purses, mut open) = (Purses::default(), Open::default());
+        let largest = Ru::whole(1_000_000);
+        let batch = Batch { tokens: Ru::MAX, operations: Batch::ANY, until: Time(1_000_000) };
+        assert!(purses.open_mine(&mut open, batch, clock.tick_at(batch.until), COST));
+        let purse = purses.mine().unwrap();
+        assert!(!purse.settle_charge(COST, &charge(largest + largest), &clock));
+        assert!(!purse.settle_charge(COST, &Charge { shadow: largest + largest, ..charge(COST) }, &clock));
+        assert!(purse.settle_charge(COST, &charge(Ru(largest.0 / 2)), &clock));
     }
 
     #[tokio::test(start_paused = true)]

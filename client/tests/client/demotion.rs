@@ -274,6 +274,30 @@ async fn who_comes_before_the_first_answer_hears_of_the_target_with_it() {
     assert_eq!([one.unwrap().is_demoted(), two.unwrap().is_demoted()], [false, true]);
 }
 
+/// Where the limits of the other group are in shadow, what is over them takes nothing there, and gives nothing back.
+#[tokio::test(start_paused = true)]
+async fn what_waited_for_a_target_in_shadow_leaves_its_tokens_alone() {
+    for cost in [Ru::whole(10), Ru::whole(90)] {
+        let fake = Fake::new();
+        fixed(&fake);
+        let usual = GroupSpec::capped(Rate::whole(1_000));
+        fake.group("g", usual.clone());
+        fake.group("spill", GroupSpec { shadow: true, ..usual });
+        let client = piped(&fake).connect().await.unwrap();
+        let g = client.group_now("g").unwrap();
+        let (own, demoted) = tokio::join!(g.acquire(Ru::whole(60), HOUR), g.acquire(Ru::whole(70), HOUR));
+        let demoted = demoted.unwrap();
+        assert!(!own.unwrap().is_demoted() && demoted.is_demoted());
+        let spill = client.group("spill").await.unwrap();
+        let all = spill.try_acquire(SPILL).unwrap();
+        assert_eq!(hand(&spill), (Ru::ZERO, Ru::ZERO, 0), "what is over takes none of it");
+        demoted.settle_ru(RuParts::flat(cost));
+        assert_eq!(hand(&spill), (Ru::ZERO, Ru::ZERO, 0));
+        all.cancel();
+        assert_eq!((hand(&spill).0, spill.consumption().ru().clamped()), (SPILL, cost));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn without_a_lease_nothing_goes_on_elsewhere() {
     let fake = Fake::new();

@@ -176,6 +176,10 @@ mod tests {
         let asked = Held { rate: Rate(60), cap: Ru(50), lump: Ru(0) };
         let held = Held { rate: Rate(60), cap: Ru(20), lump: Ru(0) };
         assert_eq!(proven(&claim(), asked, 3, 999), Some(held));
+        let all = Held { rate: Rate(1_000), cap: Ru(1_000), lump: Ru(1_000) };
+        assert_eq!(proven(&claim(), all, 3, 999), Some(claim().held));
+        let nothing = Held::default();
+        assert_eq!(proven(&claim(), nothing, 3, 999), Some(nothing));
         assert_eq!(proven(&claim(), asked, 3, 1_000), None);
         assert_eq!(proven(&claim(), asked, 2, 999), None);
     }

@@ -163,13 +163,14 @@ async fn a_rule_is_set_altered_removed_and_logged() {
 async fn whatever_combination_of_uses_a_group_has_none_is_left_after_its_deletion() {
     let lab = Lab::start().await;
     lab.group("wide", "100").await;
-    for uses in 1..16_u32 {
-        let (below, switches, watched, bound) = (uses & 1 > 0, uses & 2 > 0, uses & 4 > 0, uses & 8 > 0);
+    for uses in 1..32_u32 {
+        let [below, switches, watched, bound, demotes] = [1, 2, 4, 8, 16].map(|bit| uses & bit > 0);
         let (old, user) = (format!("old-{uses}"), format!("user-{uses}"));
         lab.group(&old, "50").await;
         let made = v1::Group {
             parent: if below { old.clone() } else { String::new() },
             query_limit: switches.then(|| switch(&old)),
+            demote_to: if demotes { old.clone() } else { String::new() },
             ..group(&user, "10")
         };
         let request = v1::CreateGroupRequest { group: Some(made), if_not_exists: false };
@@ -191,6 +192,7 @@ async fn whatever_combination_of_uses_a_group_has_none_is_left_after_its_deletio
             let now = lab.admin().await.get_group(request).await.unwrap().into_inner().group.unwrap();
             assert_eq!(now.parent, if below { "wide" } else { "" }, "{uses:b}");
             assert_eq!(now.query_limit, switches.then(|| switch("wide")), "{uses:b}");
+            assert_eq!(now.demote_to, if demotes { "wide" } else { "" }, "{uses:b}");
             let watches = watches(lab, &user).await;
             let targets: Vec<_> = watches.iter().map(|watch| &*watch.switch_group).collect();
             assert_eq!(targets, vec!["wide"; usize::from(watched)], "{uses:b}");

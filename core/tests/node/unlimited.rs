@@ -1,8 +1,9 @@
 //! Leases without a rate: the group is metered, not throttled.
 
-use tidegate_core::exchange::{Grant, LeaseTerms};
+use tidegate_core::exchange::{Allowance, Grant, LeaseTerms, Spending};
 use tidegate_core::group::Fallback;
 use tidegate_core::node::{Admitted, Heard, LeaseState, NodeConfig, NodeGroup, Refusal};
+use tidegate_core::quota::Unit;
 use tidegate_core::units::{Rate, Ru, Span};
 
 use super::{at, free, node, terms, used};
@@ -38,6 +39,21 @@ fn where_the_limit_is_lifted_nothing_is_owed_any_more() {
     node.ask(at(20), 3);
     node.on_grant(at(21), 3, &Grant::Leased(terms(0, 20, 1)));
     assert_eq!(node.try_acquire(at(21), Ru::whole(1)), Ok(Admitted::Paid), "the limit is back");
+}
+
+#[test]
+fn where_the_limit_goes_its_quota_goes_with_it() {
+    for unit in [Unit::Ru, Unit::Requests] {
+        let used_up = Allowance { window: 1, unit, resets_in: Span::secs(60), ..Allowance::default() };
+        let mut node = node(LeaseTerms { allowance: Some(used_up), ..terms(100, 50, 0) });
+        let refused = node.try_acquire(at(10), Ru::whole(1));
+        assert!(matches!(refused, Err(Refusal::QuotaUsedUp { .. })), "{refused:?}");
+        node.ask(at(20), 2);
+        node.on_grant(at(21), 2, &free(5));
+        assert_eq!(node.try_acquire(at(22), Ru::whole(1)), Ok(Admitted::Paid), "{unit:?}");
+        assert_eq!(node.quota_left(at(22), Ru::ZERO, 0), None);
+        assert_eq!(node.ask(at(1_020), 3).spending, Spending::default());
+    }
 }
 
 #[test]

@@ -285,8 +285,13 @@ mod tests {
             ..Default::default()
         };
         let recorded = v1::Watch { action: "dryrun".into(), ..watch("exact", "t2", 0) };
-        let watches =
-            [watch("similar", "f1", 0), watch("exact", "t1", 0), watch("similar", "old", 1), recorded];
+        let watches = [
+            watch("similar", "f1", 0),
+            watch("exact", "t1", 0),
+            watch("similar", "old", 1),
+            watch("exact", "told", 1),
+            recorded,
+        ];
         let rule = v1::GroupRule { group: "g".into(), limit: Some(limit("cooldown")), max_wait_us: 0 };
         let waits = v1::GroupRule { group: "w".into(), limit: None, max_wait_us: 1_000 };
         let book = Book::of(&[rule, waits], &watches);
@@ -301,6 +306,7 @@ mod tests {
         assert_eq!((find("g", "old", ""), find("h", "f1", "t1"), find("g", "f2", "t3")), (None, None, None));
         assert_eq!(find("g", "old", "t1"), Some(Action::Cooldown), "the other has ended");
         assert_eq!(find("g", "f1", "t2"), Some(Action::DryRun), "its text says more");
+        assert_eq!(find("g", "f1", "told"), Some(Action::Cooldown), "its template, after that of its text");
         assert_eq!(find("g", "", ""), None, "of which nothing is known");
         assert!(book.needs_texts("g") && !book.needs_texts("w"));
     }

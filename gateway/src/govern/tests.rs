@@ -92,12 +92,16 @@ impl Stage {
         Self { governor, subject, _tasks: tasks, _controller: controller, _folder: folder }
     }
 
-    /// A group with this rule, or none, once the gateway has its lease and its rule.
-    async fn group(&self, name: &str, rule: &str) -> Group {
-        let sql = format!("create resource group {name} ru_per_sec = 1000 {rule}");
+    /// A statement that the gateway answers itself.
+    async fn own(&self, sql: &str) {
         let statement = Arc::new(parse_own(sql.as_bytes(), SqlDialect::PostgreSql).unwrap().unwrap());
         let governor = Arc::clone(&self.governor);
         governor.answer(self.subject.clone(), SqlDialect::PostgreSql, statement).await.unwrap();
+    }
+
+    /// A group with this rule, or none, once the gateway has its lease and its rule.
+    async fn group(&self, name: &str, rule: &str) -> Group {
+        self.own(&format!("create resource group {name} ru_per_sec = 1000 {rule}")).await;
         let group = self.governor.group(name).unwrap();
         eventually("it has tokens", || group.remaining().is_some_and(Ru::is_positive)).await;
         if !rule.is_empty() {
@@ -217,4 +221,36 @@ async fn who_pays_for_a_statement_holds_it_and_no_other_group_does() {
         };
         assert_eq!((held(0), held(TOO_MANY)), (own_owes, other_owes), "before its switch and behind it");
     }
+}
+
+/// The name of a group that does not exist is no way around the watches of a session's own group.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hint_that_leads_nowhere_leaves_a_statement_to_the_watches_of_its_own_group() {
+    let stage = Stage::new().await;
+    let group = stage.group("own", "").await;
+    let (hinted, plain) = ("select /*+ RESOURCE_GROUP(nowhere) */ 1 from a", "select 2 from b");
+    for text in [hinted, plain] {
+        stage
+            .own(&format!("query watch add resource group own action = kill sql text similar to '{text}'"))
+            .await;
+    }
+    let denied = |text| matches!(stage.asked(&group, text, false), Admission::Denied(_));
+    // Both are in the list once the later one is.
+    eventually("the watches are known", || denied(plain)).await;
+    match stage.asked(&group, hinted, false) {
+        Admission::Wait(waits) => {
+            let answer =
+                timeout(PATIENCE, waits).await.expect("the controller says that there is no such group");
+            assert!(answer.is_err(), "it runs");
+        }
+        Admission::Denied(_) => {}
+        Admission::Now(_) => panic!("it runs at once"),
+    }
+    // Without a watch it runs in its own group.
+    let Admission::Wait(waits) = stage.asked(&group, "select /*+ RESOURCE_GROUP(nowhere) */ 1 from c", false)
+    else {
+        panic!("no group is known under the name")
+    };
+    let ended = timeout(PATIENCE, waits).await.expect("it is admitted").unwrap().end(cpu(1), rows(1), false);
+    assert_eq!(ended.group, *group.name());
 }
