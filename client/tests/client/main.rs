@@ -21,6 +21,8 @@ mod journal;
 #[cfg(test)]
 mod limits;
 #[cfg(test)]
+mod messages;
+#[cfg(test)]
 mod paced;
 #[cfg(test)]
 mod resolve;

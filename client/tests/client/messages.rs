@@ -1,0 +1,207 @@
+//! What goes over the stream, message by message, and what the client counts of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tidegate_client::{Ru, RuParts};
+use tidegate_core::group::GroupSpec;
+use tidegate_core::units::{Rate, Span};
+use tidegate_proto::v1;
+use tokio::time::sleep;
+
+use crate::fake::{Fake, State, client_and_group, eventually, piped};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn usual() -> GroupSpec {
+    GroupSpec::capped(Rate::whole(1_000))
+}
+
+/// Changes the next answers, so many.
+fn tamper(
+    fake: &Fake,
+    count: usize,
+    mut change: impl FnMut(&mut v1::Granted) + Send + 'static,
+) -> Arc<AtomicUsize> {
+    let done = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&done);
+    fake.state().tamper = Some(Box::new(move |granted: &mut v1::Granted| {
+        if counter.load(Ordering::SeqCst) < count {
+            counter.fetch_add(1, Ordering::SeqCst);
+            change(granted);
+        }
+    }));
+    done
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_client_counts_is_what_its_controller_heard() {
+    let fake = Fake::new();
+    // So that the goodbye needs messages before it.
+    fake.state().max_entries = 2;
+    let client = piped(&fake).connect().await.unwrap();
+    let mut groups = Vec::new();
+    for name in ["a", "b", "c", "d", "e"] {
+        fake.group(name, usual());
+        groups.push(client.group(name).await.unwrap());
+    }
+    for turn in 0..50 {
+        for group in groups.iter().skip(turn % 3) {
+            group.acquire(Ru::whole(20), SECOND).await.unwrap().settle_ru(RuParts::flat(Ru::whole(20)));
+        }
+        sleep(Duration::from_millis(37)).await;
+        if turn == 25 {
+            fake.go_down();
+            eventually("the loss is noticed", || !client.stats().link.connected).await;
+            fake.come_back();
+            eventually("it is back", || client.stats().link.connected).await;
+        }
+    }
+    for group in &groups {
+        group.charge_ru(RuParts::flat(Ru::whole(1)));
+    }
+    let shutdown = client.shutdown().await;
+    assert_eq!((shutdown.unconfirmed, shutdown.open_permits), (Vec::new(), 0));
+    let (state, counts) = (fake.state(), client.stats().counts);
+    let asks: usize = state.renews.iter().map(|(_, renew)| renew.entries.len()).sum();
+    let heard = [state.renews.len(), asks].map(|count| u64::try_from(count).unwrap());
+    assert_eq!([counts.renewals, counts.asks], heard, "{counts:?}");
+    assert_eq!((counts.malformed, counts.shed, counts.old_epochs), (0, 0, 0), "{counts:?}");
+    assert!(counts.grants + counts.late_grants <= counts.asks, "{counts:?}");
+    let [goodbye] = &state.goodbyes[..] else { panic!("{:?}", state.goodbyes) };
+    let (_, before) = state.renews.last().unwrap();
+    assert!(before.entries.is_empty() && before.seq + 1 == goodbye.seq, "{before:?} before {goodbye:?}");
+    assert_eq!(before.reports.len(), 2);
+    let charged: Ru = groups.iter().map(|group| group.consumption().ru().clamped()).sum();
+    assert_eq!(["a", "b", "c", "d", "e"].map(|name| state.total(name)).into_iter().sum::<Ru>(), charged);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_says_when_it_was_sent_and_how_long_its_answer_is_of_use() {
+    let fake = Fake::new();
+    let (_client, group) = client_and_group(&fake, usual()).await;
+    for _ in 0..30 {
+        drop(group.acquire(Ru::whole(30), SECOND).await.unwrap());
+    }
+    let state = fake.state();
+    let (first_at, first) = &state.renews[0];
+    for (at, renew) in &state.renews {
+        assert!(renew.counts_requests && renew.counts_rolling, "{renew:?}");
+        assert_eq!(renew.sent_us - first.sent_us, at.since(*first_at).0, "{renew:?}");
+        assert_eq!(renew.answer_within_us > 0, !renew.entries.is_empty(), "{renew:?}");
+        assert!(renew.answer_within_us < 5_000_000, "a lease is no longer: {renew:?}");
+    }
+}
+
+/// When the group was asked for, from the answer that was changed on.
+fn asked(state: &State, group: &str) -> Vec<(tidegate_core::units::Time, u64)> {
+    let of_group = |renew: &v1::Renew| renew.entries.iter().any(|entry| entry.group == group);
+    let renews = state.renews.iter().filter(|(_, renew)| of_group(renew));
+    renews.map(|(at, renew)| (*at, renew.seq)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_whose_answer_is_of_no_use_asks_again_a_second_later() {
+    type Break = fn(&mut v1::Granted);
+    let breaks: [(Break, u64); 3] = [
+        (|granted| granted.entries[0].rate = -1, 0),
+        (|granted| granted.entries.clear(), 0),
+        (|granted| granted.entries[0].group = "another".into(), 1),
+    ];
+    for (number, (break_it, stale)) in breaks.into_iter().enumerate() {
+        let fake = Fake::new();
+        let (client, group) = client_and_group(&fake, usual()).await;
+        sleep(SECOND / 5).await;
+        let before = client.stats().counts;
+        let bad = tamper(&fake, 1, break_it);
+        // It is asked for often meanwhile.
+        while bad.load(Ordering::SeqCst) == 0 {
+            drop(group.acquire(Ru::whole(30), SECOND).await.unwrap());
+        }
+        let refused = asked(&fake.state(), "g").len();
+        let until = fake.state().now().after(Span::secs(3));
+        while fake.state().now() < until {
+            drop(group.acquire(Ru::whole(100), SECOND / 10).await);
+            sleep(SECOND / 100).await;
+        }
+        let after = client.stats().counts;
+        assert_eq!(after.malformed - before.malformed, 1, "case {number}");
+        assert_eq!(after.stale_grants - before.stale_grants, stale, "case {number}");
+        let state = fake.state();
+        let asked = asked(&state, "g");
+        let pause = asked[refused].0.since(asked[refused - 1].0);
+        assert!((Span::secs(1)..Span::millis(1_150)).contains(&pause), "case {number}: {pause}");
+        let next = asked[refused + 1].0.since(asked[refused].0);
+        assert!(next < Span::millis(900), "case {number}: {next}, though its answer was good");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_controller_sheds_counts_once_for_each_group_and_is_asked_again() {
+    let fake = Fake::new();
+    let client = piped(&fake).connect().await.unwrap();
+    let mut groups = Vec::new();
+    for name in ["a", "b"] {
+        fake.group(name, usual());
+        groups.push(client.group(name).await.unwrap());
+    }
+    let together = |state: &State| state.renews.last().is_some_and(|(_, renew)| renew.entries.len() == 2);
+    let named = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&named);
+    tamper(&fake, 3, move |granted| {
+        count.fetch_add(granted.entries.len(), Ordering::SeqCst);
+        (granted.shed, granted.entries) = (true, Vec::new());
+    });
+    let use_them = async || {
+        for group in &groups {
+            drop(group.acquire(Ru::whole(50), SECOND / 10).await);
+        }
+    };
+    while !together(&fake.state()) {
+        use_them().await;
+    }
+    eventually("all are shed", || client.stats().counts.shed >= 3).await;
+    let before = client.stats().counts.grants;
+    use_them().await;
+    eventually("they have answers again", || client.stats().counts.grants > before + 4).await;
+    let counts = client.stats().counts;
+    assert_eq!(counts.shed, u64::try_from(named.load(Ordering::SeqCst)).unwrap());
+    assert_eq!((counts.malformed, counts.session_failures), (0, 0), "{counts:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_controller_is_shown_what_the_last_one_said_of_itself_and_nothing_older() {
+    let fake = Fake::new();
+    fake.state().epoch = 3;
+    let (client, _group) = client_and_group(&fake, usual()).await;
+    let said = tamper(&fake, 1, |granted| granted.standing = b"standing".to_vec());
+    fake.until("it is said", |_| said.load(Ordering::SeqCst) == 1).await;
+    // An answer that says nothing of it changes nothing.
+    let answers = client.stats().counts.grants;
+    eventually("more answers", || client.stats().counts.grants >= answers + 3).await;
+    for expected in [&b"standing"[..], b""] {
+        let hellos = fake.state().hellos.len();
+        fake.go_down();
+        eventually("the loss is noticed", || !client.stats().link.connected).await;
+        fake.come_back();
+        eventually("it is back", || client.stats().link.connected).await;
+        let state = fake.state();
+        let hello = &state.hellos[hellos];
+        assert_eq!((&*hello.seen_standing, hello.seen_epoch), (expected, 3));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_is_silent_after_three_seconds_without_any_answer() {
+    let fake = Fake::new();
+    let (client, _group) = client_and_group(&fake, usual()).await;
+    fake.state().mute = true;
+    let renews = fake.state().renews.len();
+    fake.until("it asks", |state| state.renews.len() > renews).await;
+    let asked = fake.state().renews[renews].0;
+    eventually("it is left", || !client.stats().link.connected).await;
+    let silence = fake.state().now().since(asked);
+    assert!((Span::secs(3)..Span::millis(3_100)).contains(&silence), "{silence}");
+    assert!(client.stats().link.last_error.contains("answered nothing for 3"), "{:?}", client.stats().link);
+}
