@@ -328,6 +328,47 @@ mod tests {
     }
 
     #[test]
+    fn as_much_as_is_kept_is_read_and_one_line_or_byte_more_is_not() {
+        let of = |groups: usize| {
+            let lines = (0..groups).map(|group| format!("g{group} unlimited\n"));
+            let body = format!("tidegate-definitions 1 web-1\n{}", lines.collect::<String>());
+            format!("{body}sum {:016x}\n", checksum(body.as_bytes()))
+        };
+        assert_eq!(parse(&of(MAX_KEPT), &identity()).unwrap().len(), MAX_KEPT);
+        assert!(parse(&of(MAX_KEPT + 1), &identity()).unwrap_err().contains("lines"));
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("web-1.definitions");
+        for (length, why) in [(MAX_BYTES, "cut off"), (MAX_BYTES + 1, "longer than")] {
+            fs::write(&file, vec![b'x'; usize::try_from(length).unwrap()]).unwrap();
+            let refused = read(&file, &identity()).unwrap_err();
+            assert!(refused.contains(why), "{length} bytes: {refused}");
+        }
+        // A folder of its name is there, and is no file.
+        fs::remove_file(&file).unwrap();
+        assert!(read(&file, &identity()).unwrap().is_empty());
+        fs::create_dir(&file).unwrap();
+        assert!(read(&file, &identity()).unwrap_err().contains("cannot be read"));
+    }
+
+    #[test]
+    fn what_was_known_already_is_not_written_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let (known, file) = (Known::open(dir.path(), &identity()), dir.path().join("web-1.definitions"));
+        known.hear(&name("a"), &unlimited(Fallback::Unlimited));
+        known.save(Time(0), true);
+        fs::remove_file(&file).unwrap();
+        known.hear(&name("a"), &unlimited(Fallback::Unlimited));
+        known.hear(&name("b"), &unlimited(Fallback::Stop));
+        known.hear(&name("a"), &Grant::Recovering { ask_again: Span::secs(1), fallback: None });
+        known.save(Time(1), true);
+        assert!(!file.exists(), "nothing changed");
+        let slower = Grant::Recovering { ask_again: Span::secs(1), fallback: Some(Fallback::Rate(Rate(5))) };
+        known.hear(&name("a"), &slower);
+        known.save(Time(2), true);
+        assert_eq!(Known::open(dir.path(), &identity()).of(&name("a")), Some(Fallback::Rate(Rate(5))));
+    }
+
+    #[test]
     fn a_directory_that_cannot_be_written_to_stops_nobody() {
         let dir = tempfile::tempdir().unwrap();
         let known = Known::open(&dir.path().join("gone"), &identity());

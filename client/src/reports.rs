@@ -235,6 +235,8 @@ impl Reports {
 mod tests {
     use std::time::Duration;
 
+    use tidegate_core::exchange::Grant;
+    use tidegate_core::group::Fallback;
     use tidegate_core::node::NodeConfig;
     use tidegate_core::units::{Ru, Span};
     use tidegate_core::usage::{Consumption, RuParts};
@@ -327,6 +329,85 @@ mod tests {
         assert_eq!(reports.unconfirmed(&[]).len(), 2);
         drop(journal);
         assert_eq!(open(3).1.len(), 2, "nor is anything else gone from the journal");
+    }
+
+    /// Ten RU of each group, from the first start of the node.
+    fn left_behind(dir: &std::path::Path, groups: &[&str]) -> (Journal, Vec<Inherited>) {
+        let open = |wall_us| Journal::open(dir, &Identity::new("node-1").unwrap(), wall_us).unwrap();
+        let (journal, _) = open(1);
+        let mut total = Total::default();
+        total.count(&Consumption { charged: RuParts::flat(Ru(10)), operations: 1, ..Consumption::default() });
+        for name in groups {
+            let group = GroupName::new(name).unwrap();
+            journal.write(&mut journal.claim(&group).unwrap(), &group, &total).unwrap();
+        }
+        drop(journal);
+        open(2)
+    }
+
+    #[test]
+    fn what_is_refused_of_an_earlier_start_is_told_apart_from_other_groups_and_from_this_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let (journal, inherited) = left_behind(dir.path(), &["a", "b"]);
+        let shared = Shared::new(NodeConfig::default(), None);
+        let cells = cells(&shared, &["a"]);
+        charge(&cells[0], 5);
+        let mut reports = Reports::new(inherited);
+        assert!(reports.pending(&[]) && reports.pending(&cells));
+        assert_eq!(totals(&reports.collect(1, &cells, 10)), [("a", 10), ("b", 10), ("a", 5)]);
+        let refused = v1::RefusedReport { group: "a".into(), incarnation: 1, ..v1::RefusedReport::default() };
+        reports.refused(1, &refused, Some(&cells[0]));
+        let unknown = v1::RefusedReport { incarnation: 7, ..refused };
+        reports.refused(1, &unknown, Some(&cells[0]));
+        reports.durable(1, Some(&journal));
+        let left = reports.unconfirmed(&cells);
+        let left: Vec<_> = left.iter().map(|left| (&*left.group, left.incarnation, left.ru)).collect();
+        assert_eq!(left, [("a", 1, RuTotal(10))]);
+        assert_eq!(totals(&reports.collect(2, &cells, 10)), [], "not again on this stream");
+        assert_eq!((reports.count(&cells), reports.pending(&cells)), (1, true));
+        reports.session_lost();
+        assert_eq!(totals(&reports.collect(3, &cells, 10)), [("a", 10)]);
+        reports.durable(3, Some(&journal));
+        assert!(!reports.pending(&cells) && reports.unconfirmed(&cells).is_empty());
+    }
+
+    #[test]
+    fn of_what_earlier_starts_left_the_rest_comes_before_what_went_out_already() {
+        let dir = tempfile::tempdir().unwrap();
+        let (journal, inherited) = left_behind(dir.path(), &["a", "b", "c"]);
+        let mut reports = Reports::new(inherited);
+        let mut told = |seq, limit| {
+            let collected = reports.collect(seq, &[], limit);
+            collected.iter().map(|report| report.group.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!((told(1, 2), told(2, 2)), (vec!["a".into(), "b".into()], vec!["c".into(), "a".into()]));
+        reports.durable(1, Some(&journal));
+        let left: Vec<_> = reports.unconfirmed(&[]).into_iter().map(|left| left.group.to_string()).collect();
+        assert_eq!(left, ["c"], "the first message that carried a total confirms it");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_group_is_sent_to_sleep_once_and_begins_with_what_was_confirmed() {
+        let shared = Shared::new(NodeConfig { idle_after: Span(0), ..NodeConfig::default() }, None);
+        let cells = cells(&shared, &["a", "b"]);
+        let mut reports = Reports::default();
+        charge(&cells[0], 5);
+        assert_eq!(totals(&reports.collect(1, &cells, 10)), [("a", 5)]);
+        reports.durable(1, None);
+        let free = Grant::Unlimited { ttl: Span::secs(60), renew_after: Span(0), fallback: Fallback::Stop };
+        for seq in [1, 2] {
+            assert!(cells[0].if_awake(|state, now| state.ask(now, seq)).flatten().is_some());
+            cells[0].grant(seq, &free, Vec::new(), None);
+        }
+        cells[0].if_awake(|state, _| state.looked());
+        assert_eq!(totals(&reports.collect(2, &cells, 10)), []);
+        let asleep: Vec<_> = reports.fell_asleep().iter().map(ToString::to_string).collect();
+        assert_eq!(asleep, ["a"], "the other has a lease to ask for");
+        assert!(reports.fell_asleep().is_empty(), "once");
+        assert!(reports.current.is_empty(), "what a sleeping group remembers is its own");
+        charge(&cells[0], 2);
+        assert_eq!(reports.unconfirmed(&cells).iter().map(|left| left.ru).collect::<Vec<_>>(), [RuTotal(2)]);
+        assert_eq!(totals(&reports.collect(3, &cells, 10)), [("a", 7)]);
     }
 
     #[tokio::test(start_paused = true)]

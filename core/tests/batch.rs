@@ -12,6 +12,11 @@ const fn at(ms: u64) -> Time {
 
 /// A lease of `rate` RU/s with a full bucket of `cap` RU, until the fifth second.
 fn leased(rate: i64, cap: i64) -> NodeGroup {
+    leased_up_to(Ru::MAX, rate, cap)
+}
+
+/// The same where no operation above `max_fit` is ever admitted.
+fn leased_up_to(max_fit: Ru, rate: i64, cap: i64) -> NodeGroup {
     let mut node = NodeGroup::new(at(0), NodeConfig { drift_ppm: 0, ..NodeConfig::default() });
     node.ask(at(0), 1);
     let terms = LeaseTerms {
@@ -20,7 +25,7 @@ fn leased(rate: i64, cap: i64) -> NodeGroup {
         fill: Ru::whole(cap),
         ttl: Span::secs(5),
         renew_after: Span::secs(1),
-        max_fit: Ru::MAX,
+        max_fit,
         ..LeaseTerms::default()
     };
     node.on_grant(at(0), 1, &Grant::Leased(terms));
@@ -94,6 +99,14 @@ fn a_batch_covers_sixteen_operations_or_there_is_none() {
     for (cost, tokens) in [(Ru(10_937_500), Some(Ru::whole(175))), (Ru(10_937_501), None)] {
         let batch = leased(0, 800).draw(at(10), cost);
         assert_eq!(batch.map(|batch| batch.tokens), tokens);
+    }
+}
+
+#[test]
+fn a_batch_pays_for_no_operation_that_never_fits() {
+    for (max_fit, tokens) in [(100, 100), (174, 174), (175, 175), (176, 175)] {
+        let mut node = leased_up_to(Ru::whole(max_fit), 0, 800);
+        assert_eq!(node.draw(at(10), Ru::whole(1)).unwrap().tokens, Ru::whole(tokens), "{max_fit}");
     }
 }
 

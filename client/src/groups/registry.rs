@@ -135,7 +135,7 @@ mod tests {
     use tidegate_core::group::Fallback;
     use tidegate_core::node::{Heard, NodeConfig};
     use tidegate_core::units::{Ru, RuTotal, Span};
-    use tidegate_core::usage::{Consumption, RuParts};
+    use tidegate_core::usage::{Consumption, RuParts, Usage};
 
     use super::*;
 
@@ -182,5 +182,44 @@ mod tests {
         let total = again.consumption();
         assert_eq!((total.ru(), total.operations, agenda.awake.len()), (RuTotal(12), 2, 1));
         assert!(Arc::ptr_eq(&again, &registry.get("g").unwrap()));
+    }
+
+    #[test]
+    fn what_was_metered_counts_once_asleep_and_awake() {
+        let config = NodeConfig { idle_after: Span(0), ..NodeConfig::default() };
+        let agenda: Arc<Agenda> = Arc::default();
+        let registry = Registry::new(Shared::new(config, None), Arc::clone(&agenda), 2);
+        let cells = ["a", "b"].map(|name| registry.get_or_make(name).unwrap());
+        let used = |cell: &Arc<GroupCell>, cpu_ns| {
+            let usage = Usage { cpu_ns, ..Usage::default() };
+            let charged = RuParts::flat(Ru(1));
+            let actual = Consumption { charged, usage, operations: 1, ..Consumption::default() };
+            cell.with(|state, now| state.charge(now, &actual));
+            agenda.awake.metered_cpu_ns()
+        };
+        assert_eq!((used(&cells[0], 7), used(&cells[1], 20)), (7, 27));
+        fall_asleep(&cells[0]);
+        assert_eq!((agenda.awake.len(), agenda.awake.metered_cpu_ns()), (1, 27));
+        assert_eq!((used(&cells[0], 100), agenda.awake.len()), (127, 2));
+        drop(cells);
+    }
+
+    #[test]
+    fn a_group_that_is_unknown_is_forgotten_unless_it_is_held_or_has_charged() {
+        let agenda: Arc<Agenda> = Arc::default();
+        let shared = Shared::new(NodeConfig::default(), None);
+        let registry = Registry::new(shared, Arc::clone(&agenda), 2);
+        let (cell, held) = (registry.get_or_make("g").unwrap(), registry.get_or_make("g").unwrap());
+        registry.forget_unknown(&cell);
+        assert_eq!(registry.len(), 1, "somebody holds it");
+        drop(held);
+        registry.forget_unknown(&cell);
+        assert_eq!(registry.len(), 0);
+        drop(cell);
+        assert_eq!(agenda.awake.len(), 0, "and it is looked at no more");
+        let cell = registry.get_or_make("g").unwrap();
+        cell.with(|state, now| state.charge(now, &Consumption { operations: 1, ..Consumption::default() }));
+        registry.forget_unknown(&cell);
+        assert_eq!(registry.len(), 1, "its total must not begin again");
     }
 }

@@ -101,3 +101,47 @@ impl DueSet {
         self.wake.notified().await;
     }
 }
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const SOON: std::time::Duration = std::time::Duration::from_millis(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_group_is_looked_at_where_it_was_put_last_and_nowhere_else() {
+        let schedule = Schedule::default();
+        let put = |id, at, before: Option<u64>| {
+            schedule.put(id, Look { at: Time(at), before: before.map(Time) });
+        };
+        put(1, 50, None);
+        assert!(timeout(SOON, schedule.sooner()).await.is_ok(), "it is the first");
+        put(2, 60, None);
+        assert!(timeout(SOON, schedule.sooner()).await.is_err(), "it comes later");
+        put(2, 40, Some(60));
+        assert!(timeout(SOON, schedule.sooner()).await.is_ok(), "it comes before the first");
+        assert_eq!(schedule.next(), Some(Time(40)));
+        assert_eq!(schedule.take_due(Time(39)).count(), 0);
+        assert_eq!(schedule.take_due(Time(50)).collect::<Vec<_>>(), [2, 1]);
+        assert_eq!((schedule.next(), schedule.take_due(Time(u64::MAX)).count()), (None, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn groups_that_are_due_come_in_turn_and_the_first_contacts_among_them_are_counted() {
+        let due = DueSet::default();
+        assert!(due.is_empty() && !due.has_first_contact());
+        for (id, contact) in [(3, Contact::Again), (1, Contact::First), (2, Contact::Again)] {
+            due.announce(id, contact);
+        }
+        assert!(timeout(SOON, due.added()).await.is_ok());
+        assert!(!due.is_empty() && due.has_first_contact());
+        assert_eq!(due.take(1).collect::<Vec<_>>(), [3]);
+        assert!(due.has_first_contact());
+        assert_eq!(due.take(1).collect::<Vec<_>>(), [1]);
+        assert!(!due.has_first_contact() && !due.is_empty());
+        assert_eq!(due.take(9).collect::<Vec<_>>(), [2]);
+        assert!(due.is_empty());
+    }
+}
