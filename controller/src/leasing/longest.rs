@@ -32,6 +32,12 @@ impl Longest {
         self.0.get(&id).map_or(defined, |longer| longer.ttl.max(defined))
     }
 
+    /// The same once those that have ended by `now` are forgotten.
+    fn of_after(&self, now: Time, id: GroupId, defined: Span) -> Span {
+        let longer = self.0.get(&id).filter(|longer| longer.until > now);
+        longer.map_or(defined, |longer| longer.ttl.max(defined))
+    }
+
     /// Notes that leases of up to `ttl` may be out in a group until `until`, however its definition changes.
     pub(crate) fn remember(&mut self, id: GroupId, ttl: Span, until: Time) {
         let longer = self.0.entry(id).or_insert(Longer { ttl, until });
@@ -48,17 +54,20 @@ impl Longest {
         self.0.remove(&id);
     }
 
-    /// Groups whose longer leases have all ended.
-    pub(crate) fn over(&self, now: Time) -> Vec<GroupId> {
-        self.0.iter().filter(|(_, longer)| longer.until <= now).map(|(id, _)| *id).collect()
+    /// Groups whose longer leases have all ended by `now`.
+    fn over(&self, now: Time) -> impl Iterator<Item = GroupId> {
+        self.0.iter().filter(move |(_, longer)| longer.until <= now).map(|(id, _)| *id)
+    }
+
+    /// Forgets these.
+    fn forget_over(&mut self, now: Time) {
+        self.0.retain(|_, longer| longer.until > now);
     }
 }
 
-/// The longest lease that may be out in any group, without those of `over`.
-fn longest_but(state: &State, over: &[GroupId]) -> Span {
-    let longest = |id: GroupId, defined| {
-        if over.contains(&id) { defined } else { state.leasing.longest.of(id, defined) }
-    };
+/// The longest lease that may be out in any group, without those that have ended by `now`.
+fn longest_after(state: &State, now: Time) -> Span {
+    let longest = |id: GroupId, defined| state.leasing.longest.of_after(now, id, defined);
     let groups = state.definitions.catalog().iter().map(|(id, definition)| longest(id, definition.ttl));
     groups.fold(longest(GroupId::ROOT, Span(0)), Span::max)
 }
@@ -67,24 +76,31 @@ impl LeasingCalls<'_> {
     /// Forgets longer leases that have all ended: from now on the definitions count.
     pub(crate) fn forget_longer(&self) -> Result<(), StoreError> {
         let now = self.service.clock().now();
-        if self.service.lock().leasing.longest.over(now).is_empty() {
+        if self.service.lock().leasing.longest.over(now).next().is_none() {
             return Ok(());
         }
         // No change may be planned on what this writes.
         let _in_order = self.service.in_order();
-        let (over, longest, batch) = {
+        let (longest, batch) = {
             let state = self.service.lock();
-            let over = state.leasing.longest.over(now);
-            let longest = longest_but(&state, &over);
-            let defined = over.iter().filter_map(|id| Some((*id, state.definitions.catalog().get(*id)?)));
-            let rows = defined.map(|(id, definition)| group_row(id, definition, definition.ttl));
+            let longest = longest_after(&state, now);
+            let catalog = state.definitions.catalog();
+            let over = state.leasing.longest.over(now).filter_map(|id| Some((id, catalog.get(id)?)));
+            // Most rows say what the definition says: every start begins with a length for each group.
+            let longer = over
+                .filter(|(id, definition)| state.leasing.longest_of(*id, definition.ttl) != definition.ttl);
+            let rows = longer.map(|(id, definition)| group_row(id, definition, definition.ttl));
             let mut batch: Batch = rows.collect::<Result<_, _>>()?;
-            batch.push(put_number(META_LONGEST_TTL, longest.0));
-            (over, longest, batch)
+            if longest != state.leasing.longest_ttl {
+                batch.push(put_number(META_LONGEST_TTL, longest.0));
+            }
+            (longest, batch)
         };
-        self.service.commit(&batch)?;
+        if !batch.is_empty() {
+            self.service.commit(&batch)?;
+        }
         let mut state = self.service.lock();
-        over.into_iter().for_each(|id| state.leasing.longest.forget(id));
+        state.leasing.longest.forget_over(now);
         state.leasing.longest_ttl = longest;
         Ok(())
     }
@@ -106,7 +122,11 @@ mod tests {
             for (id, ttl, until) in &noted {
                 longest.remember(GroupId(*id), Span(*ttl), Time(*until));
             }
-            longest.over(Time(now)).into_iter().for_each(|id| longest.forget(id));
+            let kept = (0..3).map(|id| longest.of_after(Time(now), GroupId(id), Span(0))).collect::<Vec<_>>();
+            longest.forget_over(Time(now));
+            let after = (0..3).map(|id| longest.of(GroupId(id), Span(0))).collect::<Vec<_>>();
+            prop_assert_eq!(kept, after);
+            prop_assert_eq!(longest.over(Time(now)).count(), 0);
             for (id, ttl, until) in &noted {
                 let known = longest.of(GroupId(*id), Span(0));
                 prop_assert!(*until <= now || known >= Span(*ttl), "{known:?} after {noted:?}");

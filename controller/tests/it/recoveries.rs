@@ -11,12 +11,12 @@ use rand::{RngExt as _, SeedableRng as _};
 use tidegate_controller::audit::Actor;
 use tidegate_controller::clock::Clock;
 use tidegate_controller::service::{Answer, EntryIn, RenewIn, Seen, Service, ServiceConfig};
-use tidegate_controller::store::Store;
+use tidegate_controller::store::{Store, StoreError, Table, Write};
 use tidegate_core::exchange::{Ask, Grant};
-use tidegate_core::units::Rate;
+use tidegate_core::units::{Rate, Span};
 use tidegate_proto::v1;
 
-use crate::support::{Faulty, MemoryStore, copy, stories};
+use crate::support::{Faulty, MemoryStore, copy, pass_on, stories};
 
 const SEEDS: u64 = 100;
 const STEPS: u64 = 60;
@@ -254,4 +254,69 @@ fn groups_recover_until_the_last_lease_that_is_not_known_has_ended() {
             story.check(&format!("seed {seed}: {}", told.join("; ")));
         }
     }
+}
+
+/// A store that counts the definitions that are written.
+#[derive(Default)]
+struct Counting {
+    rows: MemoryStore,
+    groups: AtomicU64,
+}
+
+impl Store for Counting {
+    fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
+        let groups = batch.iter().filter(|write| matches!(write, Write::Put(Table::Groups, ..)));
+        self.groups.fetch_add(groups.count() as u64, Ordering::SeqCst);
+        self.rows.commit(batch)
+    }
+
+    pass_on!(rows);
+}
+
+#[test]
+fn what_a_start_forgets_of_leases_is_written_only_where_the_definition_says_less() {
+    let (store, now) = (Arc::new(Counting::default()), Arc::<AtomicU64>::default());
+    let start = || load(Arc::clone(&store) as Arc<dyn Store>, &now);
+    let service = start();
+    for group in ["same", "lower", "higher"] {
+        let made = text(group, "", 10 * SECOND);
+        service.definitions().create_group(&actor(), &made, false).unwrap();
+    }
+    assert!(alter(&service, "lower", 2 * SECOND) && alter(&service, "higher", 20 * SECOND));
+    drop(service);
+    let service = start();
+    let written = || {
+        service.accounts().flush().unwrap();
+        store.groups.swap(0, Ordering::SeqCst)
+    };
+    written();
+    now.fetch_add(60 * SECOND, Ordering::SeqCst);
+    assert_eq!(written(), 1, "the one that is lower");
+    assert_eq!(service.leasing().recovery_of("lower").unwrap().0, 0);
+    now.fetch_add(60 * SECOND, Ordering::SeqCst);
+    assert_eq!(written(), 0);
+}
+
+/// A predecessor that is not known to be dead grants until its fence ends, whatever its successor hears of definitions.
+#[test]
+fn a_lowered_length_is_remembered_for_leases_that_a_predecessor_gives_within_its_fence() {
+    let (store, now) = (Arc::new(Counting::default()), Arc::<AtomicU64>::default());
+    let config = ServiceConfig { fence: Some(Span::secs(10)), ..ServiceConfig::default() };
+    let start = || {
+        let store = Arc::clone(&store) as Arc<dyn Store>;
+        Service::load(store, config.clone(), Clock::driven(Arc::clone(&now))).unwrap()
+    };
+    let before = start();
+    before.definitions().create_group(&actor(), &text("g", "", 60 * SECOND), false).unwrap();
+    drop(before);
+    let service = start();
+    now.fetch_add(SECOND, Ordering::SeqCst);
+    assert!(alter(&service, "g", 2 * SECOND));
+    let written = |at: u64| {
+        now.store(at * SECOND, Ordering::SeqCst);
+        store.groups.store(0, Ordering::SeqCst);
+        service.accounts().flush().unwrap();
+        store.groups.load(Ordering::SeqCst)
+    };
+    assert_eq!((written(65), written(69), written(75)), (0, 0, 1));
 }
