@@ -224,6 +224,16 @@ impl Fake {
     }
 }
 
+impl Drop for Fake {
+    /// A controller that panics within its task would be one that is gone, and some tests would pass beside it.
+    fn drop(&mut self) {
+        assert!(
+            std::thread::panicking() || !self.state.is_poisoned(),
+            "the controller of the test has panicked"
+        );
+    }
+}
+
 impl State {
     pub(crate) fn now(&self) -> Time {
         Time(u64::try_from(self.origin.elapsed().as_micros()).unwrap())
@@ -335,7 +345,9 @@ impl State {
 
     fn push_lowers(&mut self) {
         for order in self.engine.take_lowers() {
-            let group = self.groups.iter().find(|(_, id)| **id == order.group).unwrap().0.clone();
+            // One that was removed has no name any more to lower it by.
+            let Some((group, _)) = self.groups.iter().find(|(_, id)| **id == order.group) else { continue };
+            let group = group.clone();
             let entries = vec![v1::LowerEntry { group, rate_at_most: order.rate_at_most.0 }];
             let lower = Reply::Lower(v1::Lower { epoch: self.epoch, entries });
             for (_, session) in self.sessions.iter().filter(|(id, _)| *id == order.client) {
