@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+use tidegate_proto::ABOUT_TO_LEAD;
 use tidegate_proto::v1::grants_client::GrantsClient;
 use tidegate_proto::v1::{ClientMessage, ServerMessage, WatchEvent, WatchRequest};
 use tidegate_tls::{ClientFiles, Dial, root_cause};
@@ -28,6 +29,11 @@ pub trait Transport: Send + Sync + 'static {
     fn session(&self, endpoint: &str, outbound: mpsc::Receiver<ClientMessage>) -> Opening<ServerMessage>;
     /// The stream of bindings and cost tables.
     fn watch(&self, endpoint: &str, request: WatchRequest) -> Opening<WatchEvent>;
+}
+
+/// Whether the controller that refused this is about to lead, and takes the same call then.
+pub(crate) fn is_about_to_lead(refused: &Status) -> bool {
+    refused.metadata().contains_key(ABOUT_TO_LEAD)
 }
 
 /// gRPC over TCP; under TLS for endpoints that begin with `https://`.

@@ -17,7 +17,7 @@ use crate::cell::Notice;
 use crate::clock::{span, within};
 use crate::hub::Hub;
 use crate::pricing;
-use crate::transport::Transport;
+use crate::transport::{Transport, is_about_to_lead};
 
 /// Opening the stream may take this long: two round trips of several seconds.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,7 +30,12 @@ pub(crate) async fn run(hub: Arc<Hub>, transport: Arc<dyn Transport>, endpoints:
             have_revision: *hub.revision.borrow(),
             have_instance: hub.told_by.load(Ordering::Relaxed),
         };
-        match within(OPEN_TIMEOUT, transport.watch(endpoint, request)).await {
+        let open = || within(OPEN_TIMEOUT, transport.watch(endpoint, request.clone()));
+        let mut stream = open().await;
+        if matches!(&stream, Some(Err(status)) if is_about_to_lead(status)) {
+            stream = open().await;
+        }
+        match stream {
             Some(Ok(mut events)) => {
                 let opened = hub.shared.clock.now();
                 let mut parts = Bindings::default();

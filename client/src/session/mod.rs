@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::units::{Span, Time};
-use tidegate_proto::{ABOUT_TO_LEAD, PROTOCOL_VERSIONS, v1};
+use tidegate_proto::{PROTOCOL_VERSIONS, v1};
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::StreamExt as _;
 
@@ -22,7 +22,7 @@ use crate::cell::Notice;
 use crate::clock::{span, within};
 use crate::groups::GroupCell;
 use crate::hub::Hub;
-use crate::transport::{Inbound, Transport};
+use crate::transport::{Inbound, Transport, is_about_to_lead};
 
 /// At most one `Renew` in this time, so ten a second.
 const SEND_INTERVAL: Span = Span::millis(100);
@@ -108,7 +108,7 @@ struct Refusal {
 
 impl Refusal {
     fn of(status: &tonic::Status) -> Self {
-        Self { reason: said(status), is_about_to_lead: status.metadata().contains_key(ABOUT_TO_LEAD) }
+        Self { reason: said(status), is_about_to_lead: is_about_to_lead(status) }
     }
 }
 

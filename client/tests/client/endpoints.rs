@@ -2,7 +2,7 @@
 
 use std::future::pending;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tidegate_client::transport::{Opening, Transport};
@@ -107,10 +107,27 @@ async fn whichever_controllers_answer_a_client_finds_one_of_them() {
     }
 }
 
-/// Refuses one stream with the word that it is about to lead, and then serves.
+/// Refuses one stream of each kind with the word that it is about to lead, and then serves. Others are standbys.
 struct AboutToLead {
     fake: Fake,
-    refused: Arc<AtomicBool>,
+    refused: Arc<AtomicUsize>,
+    sessions: AtomicUsize,
+    watches: AtomicUsize,
+}
+
+impl AboutToLead {
+    /// The refusal of a call, of which there were some before.
+    fn refuses(&self, endpoint: &str, before: &AtomicUsize) -> Option<Status> {
+        let mut status = Status::unavailable("a standby");
+        if endpoint == NAMES[0] {
+            if before.fetch_add(1, Ordering::Relaxed) > 0 {
+                return None;
+            }
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            status.metadata_mut().insert(ABOUT_TO_LEAD, MetadataValue::from_static("1"));
+        }
+        Some(status)
+    }
 }
 
 impl Transport for AboutToLead {
@@ -119,29 +136,29 @@ impl Transport for AboutToLead {
         endpoint: &str,
         outbound: mpsc::Receiver<v1::ClientMessage>,
     ) -> Opening<v1::ServerMessage> {
-        if endpoint == NAMES[0] && self.refused.swap(true, Ordering::Relaxed) {
-            return Pipe(self.fake.clone()).session(endpoint, outbound);
+        match self.refuses(endpoint, &self.sessions) {
+            None => Pipe(self.fake.clone()).session(endpoint, outbound),
+            Some(status) => Box::pin(async { Err(status) }),
         }
-        let mut status = Status::unavailable("a standby");
-        if endpoint == NAMES[0] {
-            status.metadata_mut().insert(ABOUT_TO_LEAD, MetadataValue::from_static("1"));
-        }
-        Box::pin(async { Err(status) })
     }
 
     fn watch(&self, endpoint: &str, request: v1::WatchRequest) -> Opening<v1::WatchEvent> {
-        Pipe(self.fake.clone()).watch(endpoint, request)
+        match self.refuses(endpoint, &self.watches) {
+            None => Pipe(self.fake.clone()).watch(endpoint, request),
+            Some(status) => Box::pin(async { Err(status) }),
+        }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_controller_that_is_about_to_lead_is_called_again_at_once() {
-    let refused = Arc::<AtomicBool>::default();
-    let transport = AboutToLead { fake: Fake::new(), refused: Arc::clone(&refused) };
+    let refused = Arc::<AtomicUsize>::default();
+    let (sessions, watches) = Default::default();
+    let transport = AboutToLead { fake: Fake::new(), refused: Arc::clone(&refused), sessions, watches };
     let begun = Instant::now();
     let client = Client::builder(NAMES, "node-1").transport(transport).start().unwrap();
     let mut looks = interval(Duration::from_millis(1));
-    while !client.stats().link.connected {
+    while !client.stats().link.connected || client.stats().counts.watch_events == 0 {
         looks.tick().await;
     }
     // The others would have come first, and then a pause.
@@ -149,5 +166,5 @@ async fn a_controller_that_is_about_to_lead_is_called_again_at_once() {
         (client.stats().link.endpoint.as_str(), client.stats().counts.session_failures),
         (NAMES[0], 0)
     );
-    assert!(refused.load(Ordering::Relaxed) && begun.elapsed() < Duration::from_millis(5));
+    assert!(refused.load(Ordering::Relaxed) == 2 && begun.elapsed() < Duration::from_millis(5));
 }
