@@ -425,9 +425,13 @@ mod tests {
             if lost {
                 reports.session_lost();
             }
+            if seq > 4 {
+                reports.durable(4, None);
+            }
             reports.collect(seq, &cells, 10).iter().map(|report| report.waited.len()).sum::<usize>()
         };
         assert_eq!((told(false, 1), told(false, 2), told(true, 3)), (1, 0, 1));
+        assert_eq!((told(true, 4), told(false, 5), told(true, 6)), (1, 0, 0), "they are durable");
     }
 
     #[test]

@@ -205,3 +205,23 @@ async fn a_controller_is_silent_after_three_seconds_without_any_answer() {
     assert!((Span::secs(3)..Span::millis(3_100)).contains(&silence), "{silence}");
     assert!(client.stats().link.last_error.contains("answered nothing for 3"), "{:?}", client.stats().link);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_report_that_is_refused_counts_once_a_stream_and_is_not_confirmed() {
+    let fake = Fake::new();
+    let (client, group) = client_and_group(&fake, usual()).await;
+    fake.state().refuses = Some("g");
+    drop(group.acquire(Ru::whole(3), SECOND).await.unwrap());
+    eventually("it is refused", || client.stats().counts.reports_refused == 1).await;
+    sleep(5 * SECOND).await;
+    assert_eq!(client.stats().counts.reports_refused, 1, "nothing has changed");
+    fake.go_down();
+    eventually("the loss is noticed", || !client.stats().link.connected).await;
+    fake.come_back();
+    eventually("it is refused again", || client.stats().counts.reports_refused == 2).await;
+    let left = client.shutdown().await.unconfirmed;
+    assert_eq!(
+        left.iter().map(|left| (&*left.group, left.ru.clamped())).collect::<Vec<_>>(),
+        [("g", Ru::whole(3))]
+    );
+}

@@ -129,8 +129,10 @@ async fn grants_and_orders_of_an_older_epoch_are_ignored() {
     fake.state().tamper = None;
     fake.go_down();
     fake.state().epoch = 6;
+    let old = client.stats().counts.old_epochs;
     fake.come_back();
     eventually("it was left", || client.stats().link.last_error.contains("epoch 6")).await;
+    assert!(client.stats().counts.old_epochs > old);
     fake.state().epoch = 8;
     drop(group.acquire(Ru::whole(1), Duration::from_secs(30)).await.expect("the new leader grants"));
     assert_eq!(client.stats().link.epoch, 8);

@@ -69,6 +69,22 @@ async fn an_axum_request_is_metered_and_charged_to_its_tenant() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_takes_its_estimate_and_gives_back_what_it_did_not_need() {
+    let fake = Fake::new();
+    let client = governed(&fake, Rate::whole(1_000)).await;
+    let group = client.resolve_now("", "").unwrap();
+    let layer = GovernLayer::new(client.clone()).estimate(Estimate::Fixed(Ru::whole(40)));
+    let routes = Router::new().route("/", get(|| async { "ran" })).layer(layer);
+    let all = group.state().available;
+    let response = routes.oneshot(Request::new(Body::empty())).await.unwrap();
+    assert_eq!(group.state().available, all - Ru::whole(40));
+    response.into_body().collect().await.unwrap();
+    let charged = group.consumption().ru().clamped();
+    assert!(charged.is_positive() && charged < Ru::whole(40), "{charged}");
+    assert_eq!(group.state().available, all - charged);
+}
+
+#[tokio::test(start_paused = true)]
 async fn refused_http_requests_get_their_status_and_never_run() {
     let fake = Fake::new();
     let client = governed(&fake, Rate::whole(10)).await;
