@@ -30,7 +30,7 @@ pub(crate) async fn run(hub: Arc<Hub>, transport: Arc<dyn Transport>, endpoints:
             have_revision: *hub.revision.borrow(),
             have_instance: hub.told_by.load(Ordering::Relaxed),
         };
-        let open = || within(OPEN_TIMEOUT, transport.watch(endpoint, request.clone()));
+        let open = || within(OPEN_TIMEOUT, transport.watch(endpoint, request));
         let mut stream = open().await;
         if matches!(&stream, Some(Err(status)) if is_about_to_lead(status)) {
             stream = open().await;

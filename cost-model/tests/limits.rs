@@ -143,6 +143,18 @@ fn a_text_beyond_the_limit_counts_as_its_beginning() {
     assert!(long.text().len() <= Template::MAX_TEXT && long.kind() == StatementKind::Unknown);
 }
 
+#[test]
+fn texts_that_differ_behind_what_is_kept_of_them_are_different_statements() {
+    let long = "é".repeat(Template::MAX_TEXT / 2);
+    for of in [|tail: &str| format!("{tail} FROM t"), |tail: &str| format!("{tail} NOT QUITE sql")] {
+        let [one, other] = ["a", "b"]
+            .map(|tail| Template::new(SqlDialect::Generic, format!("SELECT \"{long}\", {}", of(tail))));
+        assert_eq!(one.text(), other.text());
+        assert!(one.text().len() > Template::MAX_TEXT - 4, "{} bytes", one.text().len());
+        assert_ne!(one.fingerprint(), other.fingerprint());
+    }
+}
+
 /// A statement with places for literals, written `{}`.
 const SHAPES: [&str; 8] = [
     "SELECT a, b FROM t WHERE c = {} AND d > {}",

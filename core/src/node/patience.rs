@@ -208,6 +208,12 @@ mod tests {
         assert_eq!(patience.wait(&config), Span::secs(1), "an answer ends the doubling");
         patience.answered(Time(0), Time(5_000_000), Some(Span::secs(3)), &config);
         assert_eq!(patience.wait(&config), Span::secs(3));
+        patience.answered(Time(0), Time(5_000_000), None, &config);
+        assert_eq!(patience.wait(&config), Span::secs(3), "an answer without a lease changes nothing of it");
+        for seconds in [2, 4] {
+            patience.answered(Time(0), Time(5_000_000), Some(Span::secs(seconds)), &config);
+            assert_eq!(patience.wait(&config), Span::secs(seconds), "the newest lease");
+        }
     }
 
     #[test]

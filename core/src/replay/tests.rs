@@ -108,6 +108,13 @@ fn a_sample_between_its_neighbours_is_a_step() {
             [(10 * second, half, 0, 0), (10 * second + half, half, 5_000_000, operations)]
         );
     }
+    // Nor behind it, whatever comes later: it ended within this one, or was a peak.
+    for later in [0, 5, 50] {
+        let ends = vec![sample(0, 1, 10, 10), sample(1, 1, 5, 5), sample(10, 1, later, 0)];
+        assert_eq!(parts(ends, 1), [(second, 500_000, 5_000_000, 5), (1_500_000, 500_000, 0, 0)]);
+        let peak = vec![sample(0, 1, 0, 0), sample(1, 1, 5, 5), sample(10, 1, later, 0)];
+        assert_eq!(parts(peak, 1).len(), 1, "{later}");
+    }
     // A peak, a valley and a plateau stay whole.
     for middle in [5, 9, 10, 12, 20] {
         let whole = vec![sample(0, 1, 10, 10), sample(1, 1, middle, 10), sample(2, 1, 9, 10)];

@@ -164,3 +164,23 @@ fn steps_of_any_size_store_the_same() {
     assert!(none <= Ru(1), "{none}");
     assert_eq!(stored(none, begin + 777_777), policy.most() - none);
 }
+
+/// Half a way stays half a way: from cold to warm, and from there to an empty store.
+#[test]
+fn a_key_is_as_warm_under_another_curve_as_it_was() {
+    let curve = |rate| WarmUp::new(Rate::whole(rate), Span::secs(10), 3).unwrap();
+    for (from, to) in [(1_000, 100), (100, 1_000), (200, 200)] {
+        let (before, after) = (curve(from), curve(to));
+        // Of 1,000 RU/s: warm with 5,000 in store, and cold with 10,000.
+        assert_eq!((before.threshold(), before.most()), (Ru::whole(5 * from), Ru::whole(10 * from)));
+        for percent in [0, 1, 25, 50, 99, 100, 150, 200] {
+            let state = before.with_stored(Ru::whole(5 * from * percent / 100));
+            let stored = after.stored(&after.as_warm_as(&before, &state), Time(0));
+            assert_eq!(
+                stored,
+                Ru::whole(5 * to * percent / 100),
+                "{percent} % of what a warm key has, {from} to {to}"
+            );
+        }
+    }
+}
