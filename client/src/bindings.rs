@@ -117,4 +117,28 @@ mod tests {
         assert_eq!(bindings.len(), 1);
         assert!(bindings.put(binding("t", "", "")).is_err());
     }
+    /// Each set of bindings that can matter for one, with those of others beside it: the same user elsewhere, and others
+    /// of the tenant.
+    #[test]
+    fn whatever_else_is_bound_the_narrowest_of_ones_own_counts() {
+        for set in 0..64_u32 {
+            let all = [
+                ("t", "u", "both"),
+                ("", "u", "user"),
+                ("t", "", "tenant"),
+                ("elsewhere", "u", "another tenant's"),
+                ("t", "other", "another user's"),
+                ("elsewhere", "", "another tenant"),
+            ];
+            let mut bindings = Bindings::default();
+            let put = (0_u32..).zip(all).filter(|(place, _)| set & (1 << place) > 0).map(|(_, of)| of);
+            for (tenant, user, group) in put.clone() {
+                bindings.put(binding(tenant, user, &group.replace([' ', '\''], "-"))).unwrap();
+            }
+            let counts =
+                put.map(|(.., group)| group).find(|group| ["both", "user", "tenant"].contains(group));
+            let found = bindings.resolve("t", "u").map(|bound| bound.name.to_string());
+            assert_eq!(found.as_deref(), counts, "{set:b}");
+        }
+    }
 }

@@ -152,7 +152,7 @@ mod tests {
     use std::time::Duration;
 
     use tidegate_core::exchange::{Grant, LeaseTerms};
-    use tidegate_core::node::NodeConfig;
+    use tidegate_core::node::{Heard, NodeConfig};
     use tidegate_core::units::{Rate, Ru, Span};
 
     use super::*;
@@ -200,5 +200,31 @@ mod tests {
         tokio::time::advance(Duration::from_secs(5)).await;
         assert_eq!(granted(3), Span::secs(10));
         assert_eq!(in_half_a_second().await, Ru(4_995_000), "the allowed 1,000 ppm less than 5 RU");
+    }
+    #[tokio::test(start_paused = true)]
+    async fn a_group_shows_the_proof_of_the_lease_that_it_has() {
+        let node = Identity::new("node").unwrap();
+        let hub = Hub::new(Shared::new(NodeConfig::default(), None), node, 1, 1, Reports::default());
+        let cell = hub.registry.get_or_make("g").unwrap();
+        let (rate, cap) = (Rate::whole(10), Ru::whole(10));
+        let (ttl, renew_after) = (Span::secs(10), Span::secs(1));
+        let terms = LeaseTerms { rate, cap, ttl, renew_after, ..LeaseTerms::default() };
+        let heard = |seq, proof: &str| cell.grant(seq, &Grant::Leased(terms), proof.into(), None);
+        let shown = async |seq| {
+            cell.heed(Notice::Renew);
+            tokio::time::advance(Duration::from_secs(2)).await;
+            let (_, proof, _) = cell.if_awake(|state, now| state.ask(now, seq)).flatten().unwrap();
+            String::from_utf8(proof).unwrap()
+        };
+        assert_eq!(shown(1).await, "", "there is none yet");
+        assert_eq!(heard(1, "one"), Heard::Applied);
+        assert_eq!(shown(2).await, "one");
+        assert_eq!(shown(3).await, "one", "the second has no answer yet");
+        assert_eq!(heard(2, "two"), Heard::Extended);
+        assert_eq!(heard(1, "one again"), Heard::Ignored);
+        assert_eq!(shown(4).await, "one", "a late answer lengthens the lease in hand and is no other");
+        assert_eq!(heard(4, "four"), Heard::Applied);
+        assert_eq!(heard(3, "three"), Heard::Ignored);
+        assert_eq!(shown(5).await, "four");
     }
 }

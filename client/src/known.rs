@@ -375,5 +375,10 @@ mod tests {
         known.hear(&name("g"), &unlimited(Fallback::Unlimited));
         known.save(Time(0), false);
         assert_eq!(known.of(&name("g")), Some(Fallback::Unlimited));
+        // Once it can be, what could not be written is, though nothing has changed.
+        fs::create_dir(dir.path().join("gone")).unwrap();
+        known.save(Time(1_000_000), false);
+        let next = Known::open(&dir.path().join("gone"), &identity());
+        assert_eq!(next.of(&name("g")), Some(Fallback::Unlimited));
     }
 }

@@ -138,6 +138,10 @@ mod tests {
         let direct = prices.direct(RuParts { cpu: Ru(-5), ..RuParts::flat(Ru(7)) });
         assert_eq!((direct.parts.total(), direct.shadow), (Ru(7), Ru(7)));
         assert_eq!(prices.flat(Ru(9)).shadow, Ru(9));
+        let parts =
+            RuParts { cpu: Ru(1), read: Ru(20), write: Ru(300), network: Ru(4_000), flat: Ru(50_000) };
+        let direct = prices.direct(parts);
+        assert_eq!((direct.parts, direct.total, direct.shadow), (parts, Ru(54_321), Ru(54_321)));
     }
 
     #[test]

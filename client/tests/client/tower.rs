@@ -1,5 +1,6 @@
 //! The tower layer around axum and tonic services.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -99,6 +100,9 @@ async fn refused_http_requests_get_their_status_and_never_run() {
     let response = ask(dear, "").await.unwrap();
     assert_eq!(response.status(), StatusCode::UNPROCESSABLE_ENTITY);
     assert!(response.headers().get("retry-after").is_none());
+    // What the service says of a request is no guess of the layer, which would be cut to what fits.
+    let told = serve(layer.clone().estimate(Estimate::By(Arc::new(|_| Ru::whole(1_000)))));
+    assert_eq!(ask(told, "").await.unwrap().status(), StatusCode::UNPROCESSABLE_ENTITY);
 
     let group = client.resolve_now("", "").unwrap();
     drop(group.acquire(Ru::whole(8), Duration::from_secs(5)).await.unwrap());

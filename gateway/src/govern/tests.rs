@@ -254,3 +254,24 @@ async fn a_hint_that_leads_nowhere_leaves_a_statement_to_the_watches_of_its_own_
     let ended = timeout(PATIENCE, waits).await.expect("it is admitted").unwrap().end(cpu(1), rows(1), false);
     assert_eq!(ended.group, *group.name());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_that_comes_or_goes_while_a_statement_runs_holds_for_it() {
+    let stage = Stage::new().await;
+    let group = stage.group("own", "").await;
+    let mut running = stage.begun(&group).await;
+    assert_eq!((running.look(cpu(0), rows(TOO_MANY)), running.deadline()), (Verdict::Goes, None));
+    stage.own(&format!("alter resource group own {}", ruled("cooldown"))).await;
+    eventually("it is held", || running.look(cpu(0), rows(TOO_MANY)) == Verdict::Holds).await;
+    let mut later = stage.begun(&group).await;
+    assert!(later.deadline().is_some());
+    stage.own("alter resource group own query_limit = null").await;
+    let known = async {
+        while stage.begun(&group).await.deadline().is_some() {
+            yield_now().await;
+        }
+    };
+    timeout(PATIENCE, known).await.expect("the rule is gone");
+    assert_eq!((later.look(cpu(0), rows(TOO_MANY)), later.deadline()), (Verdict::Goes, None));
+    assert!(running.cools_down(), "what was decided stays");
+}
