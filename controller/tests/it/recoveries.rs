@@ -304,7 +304,7 @@ fn a_lowered_length_is_remembered_for_leases_that_a_predecessor_gives_within_its
     let config = ServiceConfig { fence: Some(Span::secs(10)), ..ServiceConfig::default() };
     let start = || {
         let store = Arc::clone(&store) as Arc<dyn Store>;
-        Service::load(store, config.clone(), Clock::driven(Arc::clone(&now))).unwrap()
+        Service::load(store, config, Clock::driven(Arc::clone(&now))).unwrap()
     };
     let before = start();
     before.definitions().create_group(&actor(), &text("g", "", 60 * SECOND), false).unwrap();
