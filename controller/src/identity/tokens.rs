@@ -379,6 +379,16 @@ mod tests {
     }
 
     #[test]
+    fn a_life_is_rounded_up_so_that_none_is_without_an_end() {
+        for (ttl_us, ms) in [(1, 1), (999, 1), (1_000, 1), (1_001, 2)] {
+            let mut tokens = Tokens::default();
+            let (_, secret) = make(&mut tokens, 1_000, &wish("ann", "viewer", ttl_us));
+            let is_known = |at| tokens.identify(at, secret.reveal()).is_some();
+            assert_eq!((is_known(999 + ms), is_known(1_000 + ms)), (true, false), "{ttl_us} us");
+        }
+    }
+
+    #[test]
     fn a_secret_is_in_no_row_and_in_no_text_for_people() {
         let mut tokens = Tokens::default();
         let (stored, secret) = make(&mut tokens, 1, &wish("ann", "admin", 0));

@@ -522,8 +522,23 @@ mod tests {
         assert_eq!(watches.identify(1_103, &ten_s, &conviction()), Some((1, false)), "for ever stays");
         assert_eq!(watches.identify(1_104, &limit("similar", 0, "dryrun"), &conviction()), Some((1, true)));
         assert_eq!(watches.get(1).unwrap().action, Some(Action::DryRun));
+        assert_eq!(watches.identify(1_105, &ten_s, &conviction()), Some((1, true)), "another action");
+        assert_eq!(watches.get(1).unwrap().end_unix_ms, 0, "and still for ever");
         assert_eq!(watches.covering(&conviction()), Some(1));
         assert_eq!(watches.covering(&Conviction { group: group("b"), ..conviction() }), None);
+    }
+
+    #[test]
+    fn a_rule_that_changes_its_action_ends_no_watch_earlier() {
+        let mut watches = Watches::new(1);
+        for (at, seconds, action, end) in
+            [(0, 60, "kill", 60_000), (5, 10, "dryrun", 60_000), (52_000, 10, "kill", 62_000)]
+        {
+            let changed = watches.identify(at, &limit("similar", seconds * 1_000_000, action), &conviction());
+            assert_eq!(changed, Some((1, true)));
+            let watch = watches.get(1).unwrap();
+            assert_eq!((watch.start_unix_ms, watch.end_unix_ms), (0, end), "at {at}");
+        }
     }
 
     #[test]
