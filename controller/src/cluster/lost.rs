@@ -78,3 +78,58 @@ fn counted(store: &dyn Store) -> Result<BTreeMap<GroupId, RuTotal>, StoreError> 
     })?;
     Ok(counted)
 }
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::group::ClientId;
+    use tidegate_core::units::Ru;
+    use tidegate_core::usage::{Consumption, RuParts, Total};
+    use tidegate_proto::v1;
+
+    use super::*;
+    use crate::definitions::definition::Definition;
+    use crate::store::records::{consumption_bytes, group_key, group_row, ledger_key};
+    use crate::store::{RedbStore, Write};
+
+    fn bytes(ru: i64) -> Vec<u8> {
+        let mut total = Total::default();
+        total.count(&Consumption { charged: RuParts::flat(Ru(ru)), ..Consumption::default() });
+        consumption_bytes(&total)
+    }
+
+    /// Has a node charge this much to each of two groups, and as much be folded.
+    fn put(store: &RedbStore, node: u64, charged: [i64; 2], folded: [i64; 2]) {
+        let row = |of: u32, at: usize| {
+            let (key, group) = (ledger_key(ClientId(node), GroupId(of)), group_key(GroupId(of)));
+            let folded = Write::Put(Table::Folded, group, bytes(folded[at]));
+            [Write::Put(Table::Ledger, key, bytes(charged[at])), folded]
+        };
+        store.commit(&[row(5, 0), row(6, 1)].concat()).unwrap();
+    }
+
+    #[test]
+    fn what_was_counted_since_is_of_nodes_that_are_known_and_of_those_that_were_folded() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |name: &str| RedbStore::open(&folder.path().join(name)).unwrap();
+        let (file, log) = (open("file"), open("log"));
+        for store in [&file, &log] {
+            for (id, name) in [(5, "five"), (6, "six")] {
+                let group = v1::Group { name: name.into(), ru_per_sec: "1".into(), ..v1::Group::default() };
+                let definition = Definition::parse(&group).unwrap();
+                let row = group_row(GroupId(id), &definition, definition.ttl).unwrap();
+                store.commit(&[row]).unwrap();
+            }
+        }
+        put(&log, 1, [10, 100], [1_000, 10_000]);
+        put(&file, 1, [10, 100], [1_000, 10_000]);
+        assert_eq!(Lost::between(&file, &log).unwrap(), Lost::default());
+        // Of the one more was charged, of the other a node was folded.
+        put(&file, 1, [15, 0], [1_000, 10_500]);
+        let lost = Lost::between(&file, &log).unwrap();
+        let groups = vec![("six".to_owned(), RuTotal(400)), ("five".to_owned(), RuTotal(5))];
+        assert_eq!((lost.ru, lost.groups), (RuTotal(405), groups));
+        put(&file, 2, [7, 0], [1_000, 10_500]);
+        assert_eq!(Lost::between(&file, &log).unwrap().ru, RuTotal(412));
+        assert_eq!(Lost::between(&log, &file).unwrap().ru, RuTotal(0), "the other way nothing is lost");
+    }
+}
