@@ -45,23 +45,6 @@ async fn however_an_operation_over_the_limit_ends_the_budget_stays_and_its_cost_
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operation_over_the_limit_that_never_ran_gives_its_thread_nothing() {
-    let fake = Fake::new();
-    let (_client, group) = client_and_group(&fake, spec()).await;
-    let all = group.state().available;
-    let paid = group.try_acquire(all).unwrap();
-    let over = group.try_acquire(Ru::whole(30)).unwrap();
-    paid.cancel();
-    // From the second on, the thread pays from its purse.
-    let small = || group.try_acquire(Ru::whole(5)).unwrap().settle_ru(RuParts::flat(Ru::whole(5)));
-    for _ in 0..10 {
-        small();
-    }
-    over.cancel();
-    assert_eq!(group.state().available, all - Ru::whole(50));
-}
-
-#[tokio::test(start_paused = true)]
 async fn who_is_cut_off_goes_on() {
     let fake = Fake::new();
     let (_client, group) = client_and_group(&fake, spec()).await;
