@@ -117,6 +117,7 @@ mod tests {
         assert_eq!(bindings.len(), 1);
         assert!(bindings.put(binding("t", "", "")).is_err());
     }
+
     /// Each set of bindings that can matter for one, with those of others beside it: the same user elsewhere, and others
     /// of the tenant.
     #[test]

@@ -201,6 +201,7 @@ mod tests {
         assert_eq!(granted(3), Span::secs(10));
         assert_eq!(in_half_a_second().await, Ru(4_995_000), "the allowed 1,000 ppm less than 5 RU");
     }
+
     #[tokio::test(start_paused = true)]
     async fn a_group_shows_the_proof_of_the_lease_that_it_has() {
         let node = Identity::new("node").unwrap();

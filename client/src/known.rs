@@ -236,6 +236,11 @@ mod tests {
         Grant::Unlimited { ttl: Span::secs(5), renew_after: Span::secs(1), fallback }
     }
 
+    /// A file with these lines.
+    fn sealed(body: &str) -> String {
+        format!("{body}sum {:016x}\n", checksum(body.as_bytes()))
+    }
+
     #[test]
     fn what_was_heard_is_there_for_the_next_process_and_parts_are_not() {
         let dir = tempfile::tempdir().unwrap();
@@ -294,7 +299,6 @@ mod tests {
                 assert!(parse(&turned, &identity()).is_err(), "byte {at} turned");
             }
         }
-        let sealed = |body: &str| format!("{body}sum {:016x}\n", checksum(body.as_bytes()));
         for (body, why) in [
             ("tidegate-definitions 2 web-1\n", "format 2"),
             ("tidegate-definitions 1 web-2\n", "of node \"web-2\""),
@@ -331,8 +335,7 @@ mod tests {
     fn as_much_as_is_kept_is_read_and_one_line_or_byte_more_is_not() {
         let of = |groups: usize| {
             let lines = (0..groups).map(|group| format!("g{group} unlimited\n"));
-            let body = format!("tidegate-definitions 1 web-1\n{}", lines.collect::<String>());
-            format!("{body}sum {:016x}\n", checksum(body.as_bytes()))
+            sealed(&format!("tidegate-definitions 1 web-1\n{}", lines.collect::<String>()))
         };
         assert_eq!(parse(&of(MAX_KEPT), &identity()).unwrap().len(), MAX_KEPT);
         assert!(parse(&of(MAX_KEPT + 1), &identity()).unwrap_err().contains("lines"));

@@ -233,6 +233,7 @@ impl Reports {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::time::Duration;
 
     use tidegate_core::exchange::Grant;
@@ -309,17 +310,27 @@ mod tests {
         assert!(!reports.pending(&cells));
     }
 
+    fn open(dir: &Path, wall_us: u64) -> (Journal, Vec<Inherited>) {
+        Journal::open(dir, &Identity::new("node-1").unwrap(), wall_us).unwrap()
+    }
+
+    /// The second start of a node, whose first one left ten RU of each group behind.
+    fn left_behind(dir: &Path, groups: &[&str]) -> (Journal, Vec<Inherited>) {
+        let (journal, _) = open(dir, 1);
+        let mut total = Total::default();
+        total.count(&Consumption { charged: RuParts::flat(Ru(10)), operations: 1, ..Consumption::default() });
+        for name in groups {
+            let group = GroupName::new(name).unwrap();
+            journal.write(&mut journal.claim(&group).unwrap(), &group, &total).unwrap();
+        }
+        drop(journal);
+        open(dir, 2)
+    }
+
     #[test]
     fn what_an_earlier_start_left_is_confirmed_only_by_a_message_of_the_stream_that_is_open() {
         let dir = tempfile::tempdir().unwrap();
-        let open = |wall_us| Journal::open(dir.path(), &Identity::new("node-1").unwrap(), wall_us).unwrap();
-        let (journal, _) = open(1);
-        for name in ["a", "b", "c"] {
-            let group = GroupName::new(name).unwrap();
-            journal.write(&mut journal.claim(&group).unwrap(), &group, &Total::default()).unwrap();
-        }
-        drop(journal);
-        let (journal, inherited) = open(2);
+        let (journal, inherited) = left_behind(dir.path(), &["a", "b", "c"]);
         let mut reports = Reports::new(inherited);
         assert_eq!(reports.collect(1, &[], 2).len(), 2);
         reports.session_lost();
@@ -328,21 +339,7 @@ mod tests {
         reports.durable(2, Some(&journal));
         assert_eq!(reports.unconfirmed(&[]).len(), 2);
         drop(journal);
-        assert_eq!(open(3).1.len(), 2, "nor is anything else gone from the journal");
-    }
-
-    /// Ten RU of each group, from the first start of the node.
-    fn left_behind(dir: &std::path::Path, groups: &[&str]) -> (Journal, Vec<Inherited>) {
-        let open = |wall_us| Journal::open(dir, &Identity::new("node-1").unwrap(), wall_us).unwrap();
-        let (journal, _) = open(1);
-        let mut total = Total::default();
-        total.count(&Consumption { charged: RuParts::flat(Ru(10)), operations: 1, ..Consumption::default() });
-        for name in groups {
-            let group = GroupName::new(name).unwrap();
-            journal.write(&mut journal.claim(&group).unwrap(), &group, &total).unwrap();
-        }
-        drop(journal);
-        open(2)
+        assert_eq!(open(dir.path(), 3).1.len(), 2, "nor is anything else gone from the journal");
     }
 
     #[test]

@@ -201,7 +201,6 @@ mod tests {
         fall_asleep(&cells[0]);
         assert_eq!((agenda.awake.len(), agenda.awake.metered_cpu_ns()), (1, 27));
         assert_eq!((used(&cells[0], 100), agenda.awake.len()), (127, 2));
-        drop(cells);
     }
 
     #[test]

@@ -127,8 +127,13 @@ mod tests {
 
     /// A purse of 100 micro-RU for a second, an operation of 10 paid; and what the clock says at its end.
     fn open(clock: &Clock) -> (Purses, Open) {
+        open_for(clock, Batch::ANY)
+    }
+
+    /// The same for so many operations.
+    fn open_for(clock: &Clock, operations: u64) -> (Purses, Open) {
         let (purses, mut open) = (Purses::default(), Open::default());
-        let batch = Batch { tokens: Ru(100), operations: Batch::ANY, until: Time(1_000_000) };
+        let batch = Batch { tokens: Ru(100), operations, until: Time(1_000_000) };
         assert!(purses.open_mine(&mut open, batch, clock.tick_at(batch.until), COST));
         (purses, open)
     }
@@ -191,18 +196,10 @@ mod tests {
         assert_eq!(purses.close_mine(&mut open).unwrap().spent.left, Ru(70));
     }
 
-    /// Three requests for a second, of which one is begun.
-    fn counted(clock: &Clock) -> (Purses, Open) {
-        let (purses, mut open) = (Purses::default(), Open::default());
-        let batch = Batch { tokens: Ru(100), operations: 3, until: Time(1_000_000) };
-        assert!(purses.open_mine(&mut open, batch, clock.tick_at(batch.until), COST));
-        (purses, open)
-    }
-
     #[tokio::test(start_paused = true)]
     async fn where_operations_are_counted_no_more_begin_than_were_lent() {
         let clock = Clock::start();
-        let (purses, mut open) = counted(&clock);
+        let (purses, mut open) = open_for(&clock, 3);
         let purse = purses.mine().unwrap();
         assert!(!purse.give_back(COST), "the group has to know when it began");
         assert!(purse.spend(COST, &clock).is_some());
@@ -214,7 +211,7 @@ mod tests {
         assert_eq!((account.spent.begun, account.spent.operations, account.closed), (3, 3, 1));
         assert_eq!((account.spent.drawn, account.spent.left), (Ru(100), Ru(50)));
 
-        let (purses, _) = counted(&clock);
+        let (purses, _) = open_for(&clock, 3);
         let purse = purses.mine().unwrap();
         advance(Duration::from_secs(1)).await;
         assert!(purse.spend(COST, &clock).is_none(), "its time is over");
