@@ -148,7 +148,7 @@ impl Engine {
         }
         self.advance(&chain, now);
         // Read again, because a full pool takes back what it left to a lease.
-        let known = self.tree.at(chain.slot()).live.leases.get(&client).copied();
+        let known = self.tree.at(chain.slot()).live.leases.get(&client).map(|lease| **lease);
         let mut lease = self.lift(&chain, known);
         let (known_client, enforcement) = (lease.seq() > 0, self.tree.enforcement(&chain));
         self.tree.hear_share(now, &chain, &mut lease, ask);
@@ -281,7 +281,7 @@ impl Engine {
         let Some(lease) = group.live.leases.get_mut(&client) else {
             return;
         };
-        let before = *lease;
+        let before = **lease;
         lease.forget_interest();
         self.drop_interest(chain, id, client, &before);
     }
@@ -327,7 +327,7 @@ impl Engine {
         } else if !live.running.is_empty() {
             live.running.remove(&client);
         }
-        let ended = live.leases.insert(client, lease).map(|before| before.ends());
+        let ended = live.put(client, lease).map(|before| before.ends());
         if ended.is_none() {
             self.holders.insert((client, id));
         }
@@ -343,7 +343,7 @@ impl Engine {
 
     /// Replaces the lease that the client has.
     pub(crate) fn replace(&mut self, chain: &Chain, id: GroupId, client: ClientId, mut lease: Lease) {
-        let known = self.tree.at(chain.slot()).live.leases.get(&client).copied();
+        let known = self.tree.at(chain.slot()).live.leases.get(&client).map(|lease| **lease);
         lease.listed = self.lift(chain, known).listed;
         self.lay(chain, id, client, lease);
     }
@@ -392,7 +392,7 @@ impl Engine {
         let Some(chain) = self.tree.chain(id) else { return };
         self.advance(&chain, now);
         self.forget_interest(&chain, id, client);
-        let known = self.tree.at(chain.slot()).live.leases.get(&client).copied();
+        let known = self.tree.at(chain.slot()).live.leases.get(&client).map(|lease| **lease);
         let mut lease = self.lift(&chain, known);
         self.tree.lose_share(now, &mut lease);
         self.drop_lease(&chain, id, client);

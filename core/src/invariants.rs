@@ -243,14 +243,14 @@ mod tests {
             ),
             (
                 |group| {
-                    let lease = group.live.leases[&CLIENT];
+                    let lease = *group.live.leases[&CLIENT];
                     let heavier = Member::new(lease.want().0, 2);
                     group.live.own.change(CLIENT, lease.entry(), Some(heavier));
                 },
                 "group 2: the fill of clients",
             ),
             (
-                |group| _ = group.live.leases.insert(ClientId(3), Lease::default()),
+                |group| _ = group.live.put(ClientId(3), Lease::default()),
                 "2 leases are out; 1 ends and 1 holders",
             ),
         ];

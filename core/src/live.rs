@@ -27,7 +27,8 @@ pub(crate) struct Parts {
     pub used: Rate,
     /// After a changed definition leases may exceed the new limits by this until they are renewed or end.
     pub legacy: (Rate, Ru),
-    pub leases: BTreeMap<ClientId, Lease>,
+    /// Apart from the map, which has room for eleven entries: most groups have a lease or two.
+    pub leases: BTreeMap<ClientId, Box<Lease>>,
     /// Own leases by committed rate, and child groups by theirs if it is not zero: the places from which rate can be
     /// recalled.
     pub by_rate: BTreeSet<(Rate, ClientId)>,
@@ -69,6 +70,15 @@ impl Parts {
             queue: BTreeMap::new(),
             backlogged: 0,
         }
+    }
+
+    /// Puts a client's lease in the place of the one before, which it returns.
+    pub(crate) fn put(&mut self, client: ClientId, lease: Lease) -> Option<Lease> {
+        if let Some(known) = self.leases.get_mut(&client) {
+            return Some(std::mem::replace(known, lease));
+        }
+        self.leases.insert(client, Box::new(lease));
+        None
     }
 
     fn is_idle(&self) -> bool {
