@@ -41,6 +41,12 @@ impl EngineConfig {
         Span(u64::try_from(stretched).unwrap_or(u64::MAX)) + self.margin
     }
 
+    /// The shortest lease that may be in use for `left`, on the controller's clock.
+    pub fn length_in_use_for(&self, left: Span) -> Span {
+        let within = self.ends_within(left);
+        if self.longest_use(within) < left { within + Span(1) } else { within }
+    }
+
     /// The longest lease that no node can still use after `left`, on the controller's clock.
     pub(crate) fn ends_within(&self, left: Span) -> Span {
         let second = u128::from(MICRO.unsigned_abs());
@@ -433,6 +439,31 @@ impl Engine {
             fallback,
             allowance: self.tree.spent_share(chain, now, told),
             ..LeaseTerms::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_length_is_the_shortest_that_may_be_in_use_for_so_long(
+            drift_ppm in prop_oneof![Just(0), Just(1_000), 0_u32..100_000],
+            margin in prop_oneof![Just(0), Just(50_000), 0_u64..2_000_000],
+            ttl in prop_oneof![1_000_000_u64..60_000_000, 0_u64..100],
+            short_by in 0_u64..3,
+        ) {
+            let config = EngineConfig { drift_ppm, margin: Span(margin) };
+            // A lease that was given at this moment, and one of a moment ago.
+            let left = Span(config.longest_use(Span(ttl)).0.saturating_sub(short_by));
+            let length = config.length_in_use_for(left);
+            prop_assert!(config.longest_use(length) >= left && length <= Span(ttl), "{length}");
+            let shorter = length.0.checked_sub(1).map(|us| config.longest_use(Span(us)));
+            prop_assert!(shorter.is_none_or(|longest| longest < left), "{length} is not the shortest");
         }
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_core::GroupError;
-use tidegate_core::engine::Engine;
+use tidegate_core::engine::{Engine, EngineConfig};
 use tidegate_core::group::{ClientId, GroupId, GroupSpec};
 use tidegate_core::units::{Rate, Span, Time};
 use tidegate_core::view::Snapshot;
@@ -45,6 +45,17 @@ pub(crate) struct Start<'a> {
     pub(crate) revision: u64,
 }
 
+/// A start that is planned: what must be stored before anything is granted is known, and the engine is not built yet.
+pub(crate) struct Planned<'a> {
+    start: Start<'a>,
+    lead: Lead,
+    before: Before,
+    /// What the store asks of the controller after this one.
+    fence_stored: Span,
+    parts: Vec<(ClientId, GroupId, Rate)>,
+    key: [u8; KEY_BYTES],
+}
+
 /// How long earlier leases may be out, and an earlier controller may grant.
 struct Before {
     longest_ttl: Span,
@@ -53,30 +64,32 @@ struct Before {
     fence: Span,
 }
 
-impl Leasing {
-    /// The initial leases and leadership; what must be stored before anything is granted joins the first batch.
-    pub(crate) fn begin(
-        start: Start<'_>,
-        clock: &Clock,
-        first_batch: &mut Batch,
-    ) -> Result<Self, StoreError> {
-        let Start { now, store, meta, config, clean, loaded, revision } = start;
-        let began_clean = clean.is_some();
+impl<'a> Planned<'a> {
+    /// Plans a start; what must be stored before anything is granted joins the first batch.
+    pub(crate) fn read(start: Start<'a>, clock: &Clock, first_batch: &mut Batch) -> Result<Self, StoreError> {
+        let Start { store, meta, config, loaded, revision, ref clean, .. } = start;
         let instance = config.instance.unwrap_or_else(rand::random).max(1);
-        let lead = lead(meta, instance, revision, began_clean, clock)?;
+        let lead = lead(meta, instance, revision, clean.is_some(), clock)?;
         first_batch.push(put_number(META_EPOCH, lead.epoch));
         first_batch.push(Write::Delete(Table::Meta, META_CLEAN.to_vec()));
         first_batch.push(put_json(Table::Meta, META_LINEAGE.to_vec(), &lead.lineage)?);
         let (key, fresh_key) = proof_key(meta)?;
         first_batch.extend(fresh_key);
-        let mut before = before(meta, clean.as_ref(), loaded, first_batch)?;
+        let mut before = before(meta, clean.as_ref(), loaded, config.engine, first_batch)?;
         if config.succession == (Succession::Cluster { silent: true }) {
             before.fence = Span(0);
         }
         // The next controller may have that predecessor, too: only a clean stop lets the stored fence shrink.
         let fence_stored = before.fence.max(config.fence.unwrap_or_default());
         first_batch.push(put_number(META_FENCE, fence_stored.0));
+        let parts = parts(store, &loaded.catalog, first_batch)?;
+        Ok(Self { start, lead, before, fence_stored, parts, key })
+    }
 
+    /// The leases and leadership to begin with.
+    pub(crate) fn begin(self, clock: &Clock) -> Result<Leasing, StoreError> {
+        let Self { start, lead, before, fence_stored, parts, key } = self;
+        let Start { now, store, config, clean, loaded, .. } = start;
         let mut engine = build_engine(now, config, &loaded.catalog)?;
         let ended = |ttl: Span| now.after(config.engine.longest_use(ttl + before.fence));
         let mut longest = Longest::default();
@@ -96,7 +109,7 @@ impl Leasing {
                 before.out.iter().for_each(|(id, ttl)| engine.recover_group_until(*id, ended(*ttl)));
             }
         }
-        load_parts(now, store, &mut engine, first_batch)?;
+        parts.iter().for_each(|(client, group, rate)| engine.load_part(now, *group, *client, *rate));
         let leased = (now, ended(before.longest_ttl));
         let quotas = Quotas::load(leased, clock.unix_us(), store, &loaded.catalog, &mut engine)?;
         let predecessor_until = match before.fence {
@@ -105,7 +118,7 @@ impl Leasing {
         };
         let fence = Fence::new(now, config.fence, fence_stored, predecessor_until);
         let fence = if config.succession == Succession::Alone { fence } else { fence.beaten() };
-        Ok(Self {
+        Ok(Leasing {
             active: engine_groups(&loaded.catalog, &engine),
             engine,
             quotas,
@@ -122,7 +135,9 @@ impl Leasing {
             uncounted: Shed::default(),
         })
     }
+}
 
+impl Leasing {
     /// Loads the known nodes.
     pub(crate) fn load_clients(
         &mut self,
@@ -154,17 +169,18 @@ fn before(
     meta: &Meta,
     clean: Option<&SavedLeases>,
     loaded: &Loaded,
+    clocks: EngineConfig,
     first_batch: &mut Batch,
 ) -> Result<Before, StoreError> {
     let (catalog, stored) = (&loaded.catalog, &loaded.longest);
     let before = match clean {
-        Some(saved) => saved.longest(),
+        Some(saved) => clocks.length_in_use_for(saved.longest()),
         None => meta.longest_ttl()?,
     };
     let longest_now = catalog.iter().map(|(_, definition)| definition.ttl).max().unwrap_or(Span(0));
     let longest_ttl = longest_now.max(before);
     first_batch.push(put_number(META_LONGEST_TTL, longest_ttl.0));
-    let out = leases_out(catalog, clean, stored, before);
+    let out = leases_out(catalog, clean, stored, before, clocks);
     for (id, definition) in catalog.iter() {
         let longest = out.get(&id).copied().unwrap_or(definition.ttl);
         if stored.get(&id) != Some(&longest) {
@@ -200,11 +216,15 @@ fn leases_out(
     clean: Option<&SavedLeases>,
     stored: &BTreeMap<GroupId, Span>,
     before: Span,
+    clocks: EngineConfig,
 ) -> BTreeMap<GroupId, Span> {
     let left = clean.map(|saved| (saved.left(), saved.recovery_of_all()));
     let out = catalog.iter().map(|(id, definition)| {
         let out = match &left {
-            Some((left, all)) => left.get(&id).copied().unwrap_or_default().max(*all),
+            // As lengths of leases, for which all that may be out is in use: what clocks add to them is added again.
+            Some((left, all)) => {
+                clocks.length_in_use_for(left.get(&id).copied().unwrap_or_default().max(*all))
+            }
             None => stored.get(&id).copied().unwrap_or(before),
         };
         (id, out.max(definition.ttl))
@@ -234,24 +254,25 @@ fn place(now: Time, engine: &mut Engine, catalog: &Catalog, id: GroupId) -> Resu
     catalog.children(id).try_fold(1, |placed, child| Ok(placed + place(now, engine, catalog, child)?))
 }
 
-/// Loads the parts of fallbacks that nodes may be using, and removes those of groups that are gone.
-fn load_parts(
-    now: Time,
+/// The parts of fallbacks that nodes may be using; those of groups that are gone are removed.
+fn parts(
     store: &dyn Store,
-    engine: &mut Engine,
+    catalog: &Catalog,
     first_batch: &mut Batch,
-) -> Result<(), StoreError> {
+) -> Result<Vec<(ClientId, GroupId, Rate)>, StoreError> {
+    let mut parts = Vec::new();
     each(store, Table::Parts, |key, value| {
         let ((client, group), rate) = (pair_of(Table::Parts, key)?, number(value)?);
         let rate = i64::try_from(rate).ok().map(Rate).filter(|rate| *rate <= Rate::MAX);
         let rate = rate.ok_or_else(|| bad(Table::Parts, "the part is more than any can be"))?;
-        if engine.group_view(group).is_some() {
-            engine.load_part(now, group, ClientId(client), rate);
+        if catalog.get(group).is_some() {
+            parts.push((ClientId(client), group, rate));
         } else {
             first_batch.push(Write::Delete(Table::Parts, key.to_vec()));
         }
         Ok(())
-    })
+    })?;
+    Ok(parts)
 }
 
 /// Groups with restored leases.

@@ -16,8 +16,7 @@ use crate::clock::Clock;
 use crate::definitions::Definitions;
 use crate::definitions::load::{Kept, Loaded, stored_revision};
 use crate::identity::load_tokens;
-use crate::leasing::Leasing;
-use crate::leasing::load::Start;
+use crate::leasing::load::{Planned, Start};
 use crate::limits::{MAX_REPLAYS, WATCH_QUEUE};
 use crate::metrics::Metrics;
 use crate::statements::{Convictions, Statistics};
@@ -53,17 +52,19 @@ impl Service {
         let revision = stored_revision(&meta)?;
         steps.over("groups are read");
         let start = Start { now, store: &*store, meta: &meta, config, clean, loaded: &loaded, revision };
+        let planned = Planned::read(start, &clock, &mut first_batch)?;
+        let tokens = load_tokens(&*store, &meta, &mut first_batch)?;
+        steps.over("the start is planned");
         let begin = || {
-            let leasing = Leasing::begin(start, &clock, &mut first_batch)?;
+            let leasing = planned.begin(&clock)?;
             steps.over("the engine is built");
-            let tokens = load_tokens(&*store, &meta, &mut first_batch)?;
-            store.commit(&first_batch)?;
-            steps.over("the start is stored");
-            Ok((leasing, tokens))
+            Ok(leasing)
         };
+        let commit = || store.commit(&first_batch);
         let count = || Accounts::load(now, clock.unix_ms() / 1_000, &*store, &loaded.catalog);
-        let ((mut leasing, tokens), accounts) = both(config.reads_beside, begin, count)?;
-        steps.over("the ledger is read");
+        let beside = config.reads_beside;
+        let (mut leasing, ((), accounts)) = both(beside, begin, || both(beside, commit, count))?;
+        steps.over("the start is stored, and the ledger read");
         let definitions = Definitions::load(&*store, &meta, loaded)?;
         steps.over("definitions are read");
         let catalog = definitions.catalog();

@@ -12,6 +12,7 @@ use tidegate_controller::audit::Actor;
 use tidegate_controller::clock::Clock;
 use tidegate_controller::service::{Answer, EntryIn, RenewIn, Seen, Service, ServiceConfig};
 use tidegate_controller::store::{Store, StoreError, Table, Write};
+use tidegate_core::engine::EngineConfig;
 use tidegate_core::exchange::{Ask, Grant};
 use tidegate_core::units::{Rate, Span};
 use tidegate_proto::v1;
@@ -295,6 +296,44 @@ fn what_a_start_forgets_of_leases_is_written_only_where_the_definition_says_less
     assert_eq!(service.leasing().recovery_of("lower").unwrap().0, 0);
     now.fetch_add(60 * SECOND, Ordering::SeqCst);
     assert_eq!(written(), 0);
+}
+
+/// A lease that was given a moment ago may be in use for a little longer than its length, by a slow clock: no row has to
+/// say so, since every length in rows is taken for what clocks make of it.
+#[test]
+fn a_start_after_a_stop_in_order_writes_definitions_only_where_leases_of_another_length_are_out() {
+    let (store, now) = (Arc::new(Counting::default()), Arc::<AtomicU64>::default());
+    let start = || load(Arc::clone(&store) as Arc<dyn Store>, &now);
+    let recoveries =
+        |service: &Service| ["same", "lowered"].map(|group| service.leasing().recovery_of(group).unwrap().0);
+    let mut service = start();
+    for group in ["same", "lowered"] {
+        service.definitions().create_group(&actor(), &text(group, "", 10 * SECOND), false).unwrap();
+    }
+    for (number, lowers) in [(1, false), (2, true)] {
+        let session = service.leasing().hello("node", number, "test").unwrap();
+        let ask = Ask { demand: Rate::whole(1), ..Ask::default() };
+        let entry = |group: &str| EntryIn { group: group.into(), ask: Ok((ask, Vec::new())) };
+        let entries = vec![entry("same"), entry("lowered")];
+        let request = RenewIn { seq: number, entries, ..RenewIn::default() };
+        service.leasing().renew(session.client, session.session, request).unwrap();
+        if lowers {
+            assert!(alter(&service, "lowered", 2 * SECOND));
+            now.fetch_add(4 * SECOND, Ordering::SeqCst);
+        }
+        service.shut_down().unwrap();
+        store.groups.store(0, Ordering::SeqCst);
+        service = start();
+        // What is left of the lowered one's lease is between the lengths of its row and of its definition.
+        assert_eq!(store.groups.load(Ordering::SeqCst), u64::from(lowers), "start {number}");
+        assert_eq!(recoveries(&service), [0, 0], "after a stop in order");
+    }
+    drop(service);
+    let longest = EngineConfig::default().longest_use(Span::secs(10)).0;
+    let [same, lowered] = recoveries(&start());
+    assert_eq!(same, longest);
+    let left = longest - 4 * SECOND;
+    assert!((left..=left + 1).contains(&lowered), "{lowered} us for leases that last {left} us more");
 }
 
 /// A predecessor that is not known to be dead grants until its fence ends, whatever its successor hears of definitions.
