@@ -194,6 +194,8 @@ impl Beats {
 
 /// Writes checkpoints, so that the log stays short.
 fn keep_short(store: &ReplicatedStore, ending: &AtomicBool) {
+    // Not at once: then the service is loaded, for which nodes wait.
+    park_timeout(CHECKPOINT_EVERY);
     while !ending.load(Ordering::Acquire) {
         match store.checkpoint_if_due() {
             Ok(true) => tracing::debug!("a checkpoint of the log is written"),

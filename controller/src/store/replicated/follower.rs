@@ -8,6 +8,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::thread;
 
 use tidegate_consensus::{Consensus, ConsensusError, Guard, Row, Step, Transaction};
 
@@ -212,7 +213,12 @@ impl Follower {
     /// [`look`](Self::look) shows.
     pub fn take(mut self, seen: &Seen, owner: &Owner) -> Result<ReplicatedStore, Box<NotTaken>> {
         match self.taken(seen, owner) {
-            Ok(store) => Ok(store),
+            Ok(store) => {
+                // Many rows, which are freed beside the start that waits for the store.
+                let known = self.known.take();
+                drop(thread::Builder::new().spawn(move || drop(known)));
+                Ok(store)
+            }
             Err(error) => Err(Box::new(NotTaken { follower: self, error })),
         }
     }
