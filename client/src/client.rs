@@ -12,10 +12,11 @@ use crate::builder::{ClientBuilder, ConnectError};
 use crate::clock::{duration, span, within};
 use crate::group::{Group, GroupError};
 use crate::groups::GroupCell;
-use crate::hub::Hub;
+use crate::hub::{Hub, Link};
 use crate::reports::Unconfirmed;
 use crate::resolved::Resolved;
 use crate::session::Farewell;
+use crate::shared::Counts;
 use crate::stats::ClientStats;
 
 /// A node's connection to the controller. Cheap to clone; when the last clone is dropped, the leases end as if the
@@ -158,7 +159,17 @@ impl Client {
         self.hub().link.borrow().connected
     }
 
-    /// A look at the client.
+    /// The session, as in [`Client::stats`], at the cost of a lock: to be asked often.
+    pub fn link(&self) -> Link {
+        self.hub().link.borrow().clone()
+    }
+
+    /// Events since the client started, as in [`Client::stats`], at the cost of reading them: to be asked often.
+    pub fn counts(&self) -> Counts {
+        self.hub().shared.counters.read()
+    }
+
+    /// A look at the client. It has every group that is awake count what threads hold: for metrics, not for a loop.
     pub fn stats(&self) -> ClientStats {
         ClientStats::read(self.hub())
     }

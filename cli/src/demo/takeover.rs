@@ -66,7 +66,7 @@ impl Witness {
         leader: &Admin,
     ) -> Result<(Takeover, Admin), CliError> {
         self.granted(0).await?;
-        let before = self.0.stats().link.epoch;
+        let before = self.0.link().epoch;
         let killed_at_us = monotonic_us();
         controllers.kill(leader.endpoint()).await?;
         self.granted(before).await?;
@@ -93,10 +93,9 @@ impl Witness {
                 if let Ok(permit) = group.try_acquire(ASKED) {
                     permit.cancel();
                 }
-                let stats = self.0.stats();
-                if stats.link.epoch > epoch {
-                    let of_before = *grants.get_or_insert(stats.counts.grants);
-                    if stats.counts.grants > of_before {
+                if self.0.link().epoch > epoch {
+                    let granted = self.0.counts().grants;
+                    if granted > *grants.get_or_insert(granted) {
                         return;
                     }
                 }

@@ -164,7 +164,8 @@ async fn what_a_controller_sheds_counts_once_for_each_group_and_is_asked_again()
     let before = client.stats().counts.grants;
     use_them().await;
     eventually("they have answers again", || client.stats().counts.grants > before + 4).await;
-    let counts = client.stats().counts;
+    let (stats, counts) = (client.stats(), client.counts());
+    assert_eq!((counts, client.link()), (stats.counts, stats.link));
     assert_eq!(counts.shed, u64::try_from(named.load(Ordering::SeqCst)).unwrap());
     assert_eq!((counts.malformed, counts.session_failures), (0, 0), "{counts:?}");
 }

@@ -88,7 +88,7 @@ async fn look(client: Client, log: Arc<Mutex<Log>>) -> Result<(), Failure> {
     let mut newest = 0;
     loop {
         tokio::time::sleep(LOOK).await;
-        let epoch = client.stats().link.epoch;
+        let epoch = client.link().epoch;
         if epoch > newest {
             newest = epoch;
             log.lock().unwrap_or_else(PoisonError::into_inner).led(epoch)?;

@@ -90,7 +90,7 @@ async fn run() -> Result<(), Failure> {
         last_us = at_us;
         let (mut lease_end_us, mut grants) = (None, None);
         if at_us >= alone_until {
-            grants = Some(client.stats().counts.grants);
+            grants = Some(client.counts().grants);
             let left = group.state().expires_in;
             // The lease was looked at before now.
             lease_end_us = left.map(|left| machine_micros() + left.0);

@@ -121,7 +121,7 @@ impl Field {
     /// Waits until all holders have a grant of a leadership after `epoch`: when the first had one, and the last.
     async fn granted(&self, epoch: u64, from: Instant) -> Result<(Span, Span), ClusterError> {
         let waits = self.holders.iter().map(|holder| {
-            let before = holder.client.stats().counts.grants;
+            let before = holder.client.counts().grants;
             granted(holder.client.clone(), before, epoch, from)
         });
         let waits: Vec<_> = waits.map(tokio::spawn).collect();
@@ -141,7 +141,7 @@ impl Field {
             let asked = crate::process::finding::found(&client, group).await.ok()?;
             loop {
                 // Before it is connected it is refused, or has a fallback, which is none of a controller's grants.
-                if client.stats().counts.grants > 0
+                if client.counts().grants > 0
                     && let Ok(permit) = asked.try_acquire(Ru::whole(1))
                 {
                     let took = span(from);
@@ -272,8 +272,7 @@ async fn hold(client: Client, stop: Arc<AtomicBool>, refused: Arc<AtomicU64>, ad
 /// When a client has its next grant, if that is of a leadership after `epoch`. Who led before is dead.
 async fn granted(client: Client, before: u64, epoch: u64, from: Instant) -> Span {
     loop {
-        let stats = client.stats();
-        if stats.link.epoch > epoch && stats.counts.grants > before {
+        if client.link().epoch > epoch && client.counts().grants > before {
             return span(from);
         }
         tokio::time::sleep(LOOK).await;

@@ -156,20 +156,20 @@ async fn use_all(groups: Vec<Group>, stop: Arc<AtomicBool>, counts: Arc<[AtomicU
 
 /// From the last grant of the controller that is in use to the first of the next one, and until each node has one.
 async fn gap(clients: Vec<Client>) -> [tidegate_core::units::Span; 2] {
-    let before: Vec<_> = clients.iter().map(Client::stats).collect();
-    let mut grants: Vec<u64> = before.iter().map(|stats| stats.counts.grants).collect();
+    let before: Vec<_> = clients.iter().map(|client| client.link().endpoint).collect();
+    let mut grants: Vec<u64> = clients.iter().map(|client| client.counts().grants).collect();
     let (mut last, mut first, mut waiting) = (Instant::now(), None, vec![true; clients.len()]);
     while waiting.contains(&true) {
         for (((client, before), grants), waits) in
             clients.iter().zip(&before).zip(&mut grants).zip(&mut waiting)
         {
-            let stats = client.stats();
-            if stats.counts.grants <= *grants {
+            let granted = client.counts().grants;
+            if granted <= *grants {
                 continue;
             }
-            *grants = stats.counts.grants;
+            *grants = granted;
             let now = Instant::now();
-            if stats.link.endpoint == before.link.endpoint {
+            if client.link().endpoint == *before {
                 last = now;
             } else {
                 *waits = false;
