@@ -73,9 +73,9 @@ pub struct ServiceConfig {
     pub instance: Option<u64>,
     /// How this controller came to its store.
     pub succession: Succession,
-    /// A start reads consumption while it builds the grant engine and stores that it has begun. Otherwise one comes after
-    /// the other, so that how fast threads are decides nothing.
-    pub reads_beside: bool,
+    /// A start builds the grant engine, stores that it has begun, and reads consumption side by side. Otherwise one comes
+    /// after the other, so that how fast threads are decides nothing.
+    pub side_by_side: bool,
 }
 
 /// How a controller comes to its store.

@@ -318,7 +318,7 @@ impl Turns {
         tokio::spawn(doors.close());
         let succession = Succession::Cluster { silent: taken.silent };
         let settings = settings(&self.config);
-        let settings = ServiceConfig { instance: Some(instance), succession, reads_beside: true, ..settings };
+        let settings = ServiceConfig { instance: Some(instance), succession, side_by_side: true, ..settings };
         let config = self.config.clone();
         let mut drains = self.roster.drains();
         let before_it_answers = |service: &Arc<Service>| {

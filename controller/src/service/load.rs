@@ -62,8 +62,8 @@ impl Service {
         };
         let commit = || store.commit(&first_batch);
         let count = || Accounts::load(now, clock.unix_ms() / 1_000, &*store, &loaded.catalog);
-        let beside = config.reads_beside;
-        let (mut leasing, ((), accounts)) = both(beside, begin, || both(beside, commit, count))?;
+        let side_by_side = config.side_by_side;
+        let (mut leasing, ((), accounts)) = both(side_by_side, begin, || both(side_by_side, commit, count))?;
         steps.over("the start is stored, and the ledger read");
         let definitions = Definitions::load(&*store, &meta, loaded)?;
         steps.over("definitions are read");
@@ -102,13 +102,13 @@ impl Service {
     }
 }
 
-/// The results of both: of the second on a thread of its own, if it runs beside the first.
+/// The results of both: of the second on a thread of its own, if they run side by side.
 fn both<A, B: Send>(
-    beside: bool,
+    side_by_side: bool,
     first: impl FnOnce() -> Result<A, StoreError>,
     second: impl FnOnce() -> Result<B, StoreError> + Send,
 ) -> Result<(A, B), StoreError> {
-    if !beside {
+    if !side_by_side {
         return Ok((first()?, second()?));
     }
     thread::scope(|scope| {
@@ -192,7 +192,7 @@ mod tests {
         let store = RedbStore::open(&folder.path().join("store")).unwrap();
         let (read, seen) = channel();
         let store = Arc::new(Waits(store, read, Mutex::new(seen)));
-        let config = ServiceConfig { reads_beside: true, ..ServiceConfig::default() };
+        let config = ServiceConfig { side_by_side: true, ..ServiceConfig::default() };
         let service = Service::load(Arc::clone(&store) as _, config, Clock::start()).unwrap();
         assert_eq!((service.epoch(), store.2.lock().unwrap().try_recv().is_err()), (1, true));
     }
