@@ -28,6 +28,10 @@ const FREE: usize = 64 << 10;
 /// with twice of it, a slow sender holds the budget for longer.
 const WITHIN: Duration = Duration::from_secs(30);
 
+/// Bytes of a REST body that are passed on at once. Half of it is what a sender of large bodies writes in one go; with twice
+/// of it, the bytes outside of the budget would take more memory before they are passed on.
+const PIECE: usize = FREE;
+
 /// The budget of all bodies.
 #[derive(Debug, Default)]
 pub struct Bodies {
@@ -161,6 +165,10 @@ pub(super) struct Held<B> {
     hold: Hold,
     /// The message bounds of a gRPC body.
     messages: Option<Messages>,
+    /// Of a REST body, what is not passed on yet, and what was read and is not gathered yet.
+    gathered: Vec<u8>,
+    read: Bytes,
+    has_ended: bool,
     /// The deadline; `None` between messages.
     due: Option<Pin<Box<Sleep>>>,
     refused: Box<dyn Fn(&'static str) + Send + Sync>,
@@ -177,6 +185,9 @@ impl<B> Held<B> {
             body,
             hold: Hold { bodies: Arc::clone(bodies), bytes: 0, taken: 0 },
             messages: (surface == Surface::Grpc).then(Messages::default),
+            gathered: Vec::new(),
+            read: Bytes::new(),
+            has_ended: false,
             due: Some(Box::pin(sleep_until(Instant::now() + WITHIN))),
             refused: Box::new(refused),
         }
@@ -203,6 +214,26 @@ impl<B> Held<B> {
     }
 }
 
+impl<B> Held<B> {
+    /// Copies of what was read as much as a piece has room for; returns whether it is full.
+    fn gather(&mut self) -> bool {
+        if self.gathered.capacity() == 0 && !self.read.is_empty() {
+            self.gathered.reserve_exact(PIECE);
+        }
+        let room = PIECE.saturating_sub(self.gathered.len());
+        let part = self.read.split_to(room.min(self.read.len()));
+        self.gathered.extend_from_slice(&part);
+        self.gathered.len() >= PIECE
+    }
+
+    /// What was gathered, in memory of its own. A frame is a part of the buffer that it was read into, and keeps all of it,
+    /// 8 KiB and more: a body that is sent byte by byte would hold that much for each byte until it is whole.
+    fn piece(&mut self) -> Option<Bytes> {
+        let piece = std::mem::take(&mut self.gathered);
+        (!piece.is_empty()).then(|| piece.into_boxed_slice().into())
+    }
+}
+
 impl<B> HttpBody for Held<B>
 where
     B: HttpBody<Data = Bytes> + Unpin,
@@ -216,32 +247,42 @@ where
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let this = &mut *self;
-        let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(context) else {
-            if let Some(due) = &mut this.due {
-                ready!(due.as_mut().poll(context));
-                return Poll::Ready(Some(Err(this.refuse(BodyError::Slow))));
+        while !this.gather() && !this.has_ended {
+            let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(context) else {
+                if let Some(due) = &mut this.due {
+                    ready!(due.as_mut().poll(context));
+                    return Poll::Ready(Some(Err(this.refuse(BodyError::Slow))));
+                }
+                return Poll::Pending;
+            };
+            let Some(frame) = frame.transpose().map_err(Into::into)? else {
+                (this.due, this.has_ended) = (None, true);
+                break;
+            };
+            if let Some(bytes) = frame.data_ref() {
+                this.passed(bytes)?;
             }
-            return Poll::Pending;
-        };
-        Poll::Ready(match frame {
-            Some(Ok(frame)) => {
-                let passed = frame.data_ref().map_or(Ok(()), |bytes| this.passed(bytes));
-                Some(passed.map(|()| frame))
+            if this.messages.is_some() {
+                return Poll::Ready(Some(Ok(frame)));
             }
-            Some(Err(error)) => Some(Err(error.into())),
-            None => {
-                this.due = None;
-                None
-            }
-        })
+            // What follows the data of a REST body is read by nobody.
+            this.read = frame.into_data().unwrap_or_default();
+        }
+        Poll::Ready(this.piece().map(|piece| Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.gathered.is_empty() && self.read.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let here = self.gathered.len().saturating_add(self.read.len());
+        let (mut hint, gathered) = (self.body.size_hint(), u64::try_from(here).unwrap_or(u64::MAX));
+        if let Some(upper) = hint.upper() {
+            hint.set_upper(upper.saturating_add(gathered));
+        }
+        hint.set_lower(hint.lower().saturating_add(gathered));
+        hint
     }
 }
 
@@ -256,7 +297,81 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+    use std::convert::Infallible;
+    use std::future::poll_fn;
+
     use super::*;
+
+    /// What comes of a body, and its length; `None` is a moment in which nothing does.
+    struct Coming(VecDeque<Option<Bytes>>, u64);
+
+    impl HttpBody for Coming {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            match self.0.pop_front() {
+                None => Poll::Ready(None),
+                Some(Some(bytes)) => {
+                    self.1 -= bytes.len() as u64;
+                    Poll::Ready(Some(Ok(Frame::data(bytes))))
+                }
+                Some(None) => {
+                    context.waker().wake_by_ref();
+                    Poll::Pending
+                }
+            }
+        }
+
+        fn size_hint(&self) -> SizeHint {
+            SizeHint::with_exact(self.1)
+        }
+    }
+
+    /// The frames in which a body is passed on.
+    async fn passed_on(coming: Vec<Option<Bytes>>, surface: Surface) -> Vec<Bytes> {
+        let bodies = Arc::new(Bodies::default());
+        let length: u64 = coming.iter().flatten().map(|bytes| bytes.len() as u64).sum();
+        let mut held =
+            Held::new(Coming(coming.into(), length), surface, &bodies, |reason| panic!("{reason}"));
+        let (mut frames, mut passed) = (Vec::new(), 0);
+        while let Some(frame) = poll_fn(|context| Pin::new(&mut held).poll_frame(context)).await {
+            let bytes = frame.unwrap().into_data().unwrap();
+            passed += bytes.len() as u64;
+            frames.push(bytes);
+            assert_eq!(held.size_hint().exact(), Some(length - passed));
+        }
+        assert!(poll_fn(|context| Pin::new(&mut held).poll_frame(context)).await.is_none());
+        drop(held);
+        assert_eq!(bodies.held(), 0);
+        frames
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_comes_byte_by_byte_is_passed_on_in_pieces_of_their_own_memory() {
+        let buffer = Bytes::from((0..=250).cycle().take(PIECE * 2 + 10).collect::<Vec<u8>>());
+        let bytes = (0..buffer.len()).flat_map(|at| [Some(buffer.slice(at..=at)), None]);
+        let pieces = passed_on(bytes.collect(), Surface::Rest).await;
+        assert_eq!(pieces.len(), 3);
+        assert_eq!(pieces.iter().map(Bytes::len).collect::<Vec<_>>(), [PIECE, PIECE, 10]);
+        assert!(pieces.concat() == buffer);
+        assert!(buffer.is_unique(), "no piece is a part of what was read");
+        let large = vec![Some(buffer.slice(..5)), Some(buffer.slice(5..)), None];
+        let pieces = passed_on(large, Surface::Rest).await;
+        assert_eq!(pieces.iter().map(Bytes::len).collect::<Vec<_>>(), [PIECE, PIECE, 10]);
+        assert!(pieces.concat() == buffer && buffer.is_unique());
+        assert!(passed_on(vec![None], Surface::Rest).await.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_is_passed_on_as_it_comes() {
+        let frames = [&[0, 0, 0][..], &[0, 2], &[7, 7]].map(|part| Some(Bytes::from_static(part)));
+        assert_eq!(passed_on(frames.to_vec(), Surface::Grpc).await.len(), 3);
+    }
 
     fn hold(bodies: &Arc<Bodies>) -> Hold {
         Hold { bodies: Arc::clone(bodies), bytes: 0, taken: 0 }

@@ -149,8 +149,34 @@ fn three_hundred_large_bodies_that_are_held_take_no_more_than_their_budget() {
     eventually("all that do not fit are refused", || refused() >= 300 - 17);
     let most = most_kb(&controller);
     println!("{before} kB before, {most} kB with 300 bodies");
-    assert!(most <= 150_000, "{before} kB before and {most} kB with 300 bodies");
+    // The budget; and of each, 64 KiB that are outside of it, 32 KiB that are read ahead, and what a connection takes.
+    let bound = before + (64 << 10) + 300 * (64 + 32 + 39);
+    assert!(most <= bound, "{before} kB before and {most} kB with 300 bodies; {bound} are stated");
     controller.ok(&["group", "create", "after", "--rate", "5"]);
+}
+
+/// Each byte that a controller reads alone comes in a buffer of 8 KiB: a body must not hold the buffers.
+#[test]
+fn bodies_that_come_byte_by_byte_take_little_memory() {
+    let controller = Controller::start();
+    let before = most_kb(&controller);
+    let rest = controller.rest.strip_prefix("http://").unwrap();
+    let head = "POST /v1/groups HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 9999\r\n\r\n";
+    let mut held: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(rest).unwrap()).collect();
+    for stream in &mut held {
+        stream.set_nodelay(true).unwrap();
+        stream.write_all(head.as_bytes()).unwrap();
+    }
+    // In turns, so that what is sent on one connection is read before its next byte.
+    for _ in 0..1_000 {
+        for stream in &mut held {
+            stream.write_all(b" ").unwrap();
+        }
+    }
+    metric(&controller, "tidegate_watchers");
+    let most = most_kb(&controller);
+    println!("{before} kB before, {most} kB with 100 bodies of 1,000 bytes");
+    assert!(most <= before + 20_000, "{before} kB before and {most} kB with 100 bodies of 1,000 bytes");
 }
 
 /// Reads a connection until the last of the bindings has come; how many bytes.
