@@ -83,6 +83,10 @@ impl Bindings {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
     use super::*;
 
     fn binding(tenant: &str, user: &str, group: &str) -> v1::Binding {
@@ -140,6 +144,39 @@ mod tests {
                 put.map(|(.., group)| group).find(|group| ["both", "user", "tenant"].contains(group));
             let found = bindings.resolve("t", "u").map(|bound| bound.name.to_string());
             assert_eq!(found.as_deref(), counts, "{set:b}");
+        }
+    }
+
+    proptest! {
+        /// Beside a plain map of all bindings, of which the narrowest is looked for one by one.
+        #[test]
+        fn whatever_is_bound_and_unbound_the_rest_stays(
+            changes in prop::collection::vec((0_usize..3, 0_usize..3, prop::option::of(0_u8..3)), 1..30),
+        ) {
+            let (tenants, users) = (["", "t", "s"], ["", "u", "v"]);
+            let (mut bindings, mut all) = (Bindings::default(), BTreeMap::new());
+            for (tenant, user, group) in changes {
+                let (tenant, user) = (tenants[tenant], users[user]);
+                match group.map(|group| format!("g{group}")) {
+                    Some(group) => {
+                        bindings.put(binding(tenant, user, &group)).unwrap();
+                        if (tenant, user) != ("", "") {
+                            all.insert((tenant, user), group);
+                        }
+                    }
+                    None => {
+                        bindings.remove(&binding(tenant, user, ""));
+                        all.remove(&(tenant, user));
+                    }
+                }
+                prop_assert_eq!(bindings.len(), all.len());
+                for (tenant, user) in tenants.iter().flat_map(|tenant| users.map(|user| (*tenant, user))) {
+                    let narrowest = [(tenant, user), ("", user), (tenant, "")];
+                    let expected = narrowest.iter().find_map(|bound| all.get(bound));
+                    let found = bindings.resolve(tenant, user).map(|bound| bound.name.to_string());
+                    prop_assert_eq!(found.as_ref(), expected, "{} {}", tenant, user);
+                }
+            }
         }
     }
 }

@@ -180,10 +180,14 @@ mod tests {
         hub.compare_clocks((Time(0), Time(0)));
         hub.compare_clocks((Time(1_000_500), Time(1_000_000)));
         assert_eq!(hub.shared.slewed_by(), None, "500 ppm are allowed");
-        // Slow by a twelfth: a lease of ten seconds would be used for almost eleven.
-        hub.compare_clocks((Time(1_917_167), Time(2_000_000)));
+        // Slow by 2,000 ppm, and then by a twelfth: a lease of ten seconds would be used for almost eleven.
+        hub.compare_clocks((Time(1_998_500), Time(2_000_000)));
+        assert!(hub.shared.slewed_by().is_some_and(|ppm| (2_000..=2_200).contains(&ppm)));
+        let little = granted(2);
+        assert!((Span::millis(9_979)..Span::millis(9_990)).contains(&little), "{little}");
+        hub.compare_clocks((Time(2_915_167), Time(3_000_000)));
         assert!(hub.shared.slewed_by().is_some_and(|ppm| (83_333..84_000).contains(&ppm)));
-        let cut = granted(2);
+        let cut = granted(3);
         assert!((Span::millis(9_160)..=Span::millis(9_167)).contains(&cut), "{cut}");
         let in_half_a_second = async || {
             let all = cell.node_state().available;
@@ -194,11 +198,11 @@ mod tests {
         let slow = in_half_a_second().await;
         assert!((Ru(4_579_000)..Ru(4_584_000)).contains(&slow), "{slow}");
         // Two minutes later no lease began in it.
-        hub.compare_clocks((Time(62_917_167), Time(63_000_000)));
-        hub.compare_clocks((Time(123_917_167), Time(124_000_000)));
+        hub.compare_clocks((Time(63_915_167), Time(64_000_000)));
+        hub.compare_clocks((Time(124_915_167), Time(125_000_000)));
         assert_eq!(hub.shared.slewed_by(), None);
         tokio::time::advance(Duration::from_secs(5)).await;
-        assert_eq!(granted(3), Span::secs(10));
+        assert_eq!(granted(4), Span::secs(10));
         assert_eq!(in_half_a_second().await, Ru(4_995_000), "the allowed 1,000 ppm less than 5 RU");
     }
 

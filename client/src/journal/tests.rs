@@ -66,6 +66,24 @@ fn a_torn_slot_falls_back_to_the_previous_total() {
 }
 
 #[test]
+fn after_a_write_that_failed_the_newest_whole_total_is_still_the_one_to_fall_back_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut journal, _) = open(dir.path(), 1);
+    let mut slot = journal.claim(&group("a")).unwrap();
+    journal.write(&mut slot, &group("a"), &total(10)).unwrap();
+    let only_read = File::open(&journal.path).unwrap();
+    let file = std::mem::replace(&mut journal.file, only_read);
+    journal.write(&mut slot, &group("a"), &total(20)).unwrap_err();
+    journal.file = file;
+    journal.write(&mut slot, &group("a"), &total(30)).unwrap();
+    // It is version 2, in the first copy; half of it is lost.
+    journal.file.write_all_at(&[0xee; 200], offset(slot.id()) + 100).unwrap();
+    drop(journal);
+    let (_journal, inherited) = open(dir.path(), 2);
+    assert_eq!(inherited.iter().map(|i| i.total.ru().clamped()).collect::<Vec<_>>(), [Ru(10)]);
+}
+
+#[test]
 fn a_slot_damaged_in_both_copies_is_an_error_that_names_it() {
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = open(dir.path(), 1);

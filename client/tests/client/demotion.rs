@@ -262,6 +262,34 @@ async fn a_target_that_comes_or_goes_holds_from_the_next_answer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn another_target_holds_from_the_next_answer() {
+    let fake = Fake::new();
+    let target = Arc::new(Mutex::new("spill"));
+    let named = Arc::clone(&target);
+    demoting(&fake, move |entry| {
+        if entry.group == "g" {
+            entry.demote_to = (*named.lock().unwrap()).into();
+        }
+    });
+    fake.group("other", GroupSpec::capped(Rate::whole(1_000)));
+    let slow = GroupSpec { burst: Some(Ru::whole(5)), ..GroupSpec::capped(Rate::whole(5)) };
+    let (client, g, _spill) = both(&fake, slow.clone(), GroupSpec::capped(Rate::whole(1_000))).await;
+    let _other = client.group("other").await.unwrap();
+    let pays = || loop {
+        match g.try_acquire(Ru::whole(1)) {
+            Ok(permit) if permit.is_demoted() => break permit.group().to_string(),
+            Ok(permit) => drop(permit),
+            Err(_) => break String::new(),
+        }
+    };
+    for name in ["spill", "other", "spill"] {
+        *target.lock().unwrap() = name;
+        fake.group("g", slow.clone());
+        eventually("the change has come", || pays() == name).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_comes_before_the_first_answer_hears_of_the_target_with_it() {
     let fake = Fake::new();
     fixed(&fake);

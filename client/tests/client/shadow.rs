@@ -6,7 +6,7 @@ use tidegate_client::{Ru, RuParts, Usage};
 use tidegate_core::group::GroupSpec;
 use tidegate_core::units::Rate;
 
-use crate::fake::{Fake, client_and_group};
+use crate::fake::{Fake, client_and_group, eventually};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -54,4 +54,27 @@ async fn who_is_cut_off_goes_on() {
         group.try_acquire(Ru::whole(5_000)).unwrap().settle_ru(RuParts::flat(Ru::whole(5_000)));
     }
     assert_eq!(group.consumption().operations, 100);
+}
+
+/// A limit may be enforced while operations run that were over it in shadow: they took nothing, so their ends give nothing
+/// back, neither to the group nor to what their thread holds of it.
+#[tokio::test(start_paused = true)]
+async fn what_was_over_a_limit_in_shadow_gives_nothing_back_once_it_is_enforced() {
+    let fake = Fake::new();
+    let (_client, group) = client_and_group(&fake, spec()).await;
+    let _paid = group.try_acquire(group.state().available).unwrap();
+    let one = Ru::whole(1);
+    let [never_ran, for_less] = [(); 2].map(|()| group.try_acquire(one).unwrap());
+    fake.group("g", GroupSpec::capped(Rate::whole(1_000)));
+    eventually("the limit is enforced", || !group.state().shadow && group.state().available > one + one)
+        .await;
+    // One after another in a moment: from the second on, the thread has a purse.
+    let before = group.state().available;
+    let taken = 8;
+    for _ in 0..taken {
+        drop(group.try_acquire(one).unwrap());
+    }
+    never_ran.cancel();
+    for_less.settle_ru(RuParts::flat(Ru::ZERO));
+    assert_eq!(group.state().available, before - Ru::whole(taken));
 }

@@ -249,6 +249,27 @@ mod tests {
     }
 
     #[test]
+    fn what_was_seen_of_a_predecessor_counts_no_more_once_its_name_is_taken() {
+        let cluster = cluster();
+        let (mut first, mut second) = (cluster.presence("a", 1), cluster.presence("a", 2));
+        for _ in 0..2 {
+            first.step().unwrap();
+            second.step().unwrap();
+            cluster.pass(1_000);
+        }
+        for _ in 0..6 {
+            second.step().unwrap();
+            cluster.pass(1_000);
+        }
+        assert_eq!(second.roster.all()[0].record.instance, 2);
+        // An operator removes the record, and what the first one had sent comes late.
+        second.roster.members.remove("a", second.seen).unwrap();
+        first.seen = 0;
+        first.step().unwrap();
+        second.step().expect("that is the first record of another one since");
+    }
+
+    #[test]
     fn a_record_is_found_again_whose_answer_was_lost_or_that_was_removed() {
         let cluster = cluster();
         let mut first = cluster.presence("a", 1);

@@ -88,6 +88,10 @@ mod tests {
         assert!(!lineage.is_current(9, 15, 15), "nobody here ever started so");
         assert!(!lineage.is_current(8, 14, 15) && !lineage.is_current(8, 0, 0));
         assert!(lineage.is_current(0, 15, 15), "an older node does not say");
+        // The second one goes on to revision 20.
+        lineage.begin(9, 20);
+        assert!(lineage.is_current(8, 20, 20) && lineage.is_current(9, 20, 20));
+        assert!(!lineage.is_current(7, 20, 20), "what the next start found counts, not what the newest did");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! were taken to be stored and before they are on disk.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use tidegate_controller::audit::Actor;
@@ -22,6 +22,8 @@ type Doing = Box<dyn FnOnce(&Service) + Send>;
 struct Busy {
     disk: MemoryStore,
     doing: Mutex<Option<Doing>>,
+    /// Whether that commit fails.
+    full: AtomicBool,
     service: OnceLock<Weak<Service>>,
 }
 
@@ -30,6 +32,10 @@ impl Store for Busy {
         let doing = self.doing.lock().unwrap().take();
         if let (Some(doing), Some(service)) = (doing, self.service.get().and_then(Weak::upgrade)) {
             doing(&service);
+            if self.full.swap(false, Ordering::SeqCst) {
+                let reason = "no space left on device".into();
+                return Err(StoreError::Failed { operation: "commit a change", reason });
+            }
         }
         self.disk.commit(batch)
     }
@@ -88,6 +94,20 @@ fn a_report_that_comes_meanwhile_is_confirmed_with_the_next_flush_and_not_before
     assert_eq!(durable(&service, &session, 3), 1);
     service.accounts().flush().unwrap();
     assert_eq!(durable(&service, &session, 4), 3);
+}
+
+#[test]
+fn a_report_that_comes_while_a_commit_fails_is_confirmed_with_the_next_one() {
+    let (disk, service, _) = started();
+    let session = Arc::new(service.leasing().hello("node", 1, "test").unwrap());
+    tell(&service, &session, 1, 1, 5);
+    let same = Arc::clone(&session);
+    let doing: Doing = Box::new(move |service| tell(service, &same, 2, 1, 9));
+    *disk.doing.lock().unwrap() = Some(doing);
+    disk.full.store(true, Ordering::SeqCst);
+    assert!(service.accounts().flush().is_err());
+    service.accounts().flush().unwrap();
+    assert_eq!(durable(&service, &session, 3), 2);
 }
 
 fn rows(disk: &Busy, table: Table) -> Vec<Vec<u8>> {

@@ -5,14 +5,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::json;
 use tidegate_controller::audit::Actor;
-use tidegate_controller::service::Service;
+use tidegate_controller::clock::Clock;
+use tidegate_controller::service::{Service, ServiceConfig};
 use tidegate_controller::store::records::pair_key;
 use tidegate_controller::store::{Store, Table, Write};
 use tidegate_core::group::GroupId;
 use tidegate_core::units::Ru;
 use tidegate_proto::v1;
 
-use crate::support::{Lab, MemoryStore, Node, group, report, started, tell};
+use crate::support::{Faulty, Lab, MemoryStore, Node, group, report, started, tell};
 
 const MINUTE_US: u64 = 60 * 1_000_000;
 const DAY_US: u64 = 24 * 60 * MINUTE_US;
@@ -79,6 +80,36 @@ fn minutes_outlive_their_day_and_starts_and_go_after_ninety() {
     tidy(&service, 2);
     let gone = service.accounts().what_if(&wish).unwrap_err();
     assert!(gone.to_string().starts_with("nothing of group default is recorded by the minute"), "{gone}");
+}
+
+/// An hour counts as packed once its rows are stored: until then its minutes stay to be packed.
+#[test]
+fn minutes_outlive_their_day_if_the_disk_was_full_when_their_hour_was_over() {
+    let disk = Arc::new(Faulty::over(Arc::new(MemoryStore::default())));
+    let now = Arc::new(AtomicU64::new(DAY_US));
+    let store = Arc::clone(&disk) as Arc<dyn Store>;
+    let service = Service::load(store, ServiceConfig::default(), Clock::driven(Arc::clone(&now))).unwrap();
+    let session = service.leasing().hello("node", 1, "test").unwrap();
+    let begin = service.clock().unix_ms() / 1_000;
+    let mut failed = 0;
+    for minute in 1..=150 {
+        tell(&service, &session, minute, 1, i64::try_from(minute).unwrap());
+        service.accounts().flush().unwrap();
+        disk.fill(true);
+        failed += u32::from(service.accounts().tidy().is_err());
+        disk.fill(false);
+        now.fetch_add(MINUTE_US, Ordering::Relaxed);
+    }
+    assert!(failed > 60, "{failed}");
+    let all: Vec<(u64, Ru)> = (0..150).map(|minute| (begin + minute * 60, Ru::whole(1))).collect();
+    for days in [0, 2] {
+        now.fetch_add(days * DAY_US, Ordering::Relaxed);
+        for _ in 0..10 {
+            service.accounts().tidy().unwrap();
+            now.fetch_add(MINUTE_US, Ordering::Relaxed);
+        }
+        assert_eq!(minutes(&service, begin), all, "after {days} days");
+    }
 }
 
 fn wish(group: &str, rate: &str) -> v1::WhatIfRequest {
