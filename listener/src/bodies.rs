@@ -28,8 +28,8 @@ const FREE: usize = 64 << 10;
 /// with twice of it, a slow sender holds the budget for longer.
 const WITHIN: Duration = Duration::from_secs(30);
 
-/// Bytes of a REST body that are passed on at once. Half of it is what a sender of large bodies writes in one go; with twice
-/// of it, the bytes outside of the budget would take more memory before they are passed on.
+/// Bytes of a REST body that are passed on at once. Half of it is what HTTP/1 reads at once; with twice of it, the bytes
+/// outside of the budget would take more memory before they are passed on.
 const PIECE: usize = FREE;
 
 /// The budget of all bodies.
@@ -212,9 +212,7 @@ impl<B> Held<B> {
         }
         Ok(())
     }
-}
 
-impl<B> Held<B> {
     /// Copies of what was read as much as a piece has room for; returns whether it is full.
     fn gather(&mut self) -> bool {
         if self.gathered.capacity() == 0 && !self.read.is_empty() {

@@ -73,6 +73,10 @@ fn address(controller: &Controller) -> &str {
     controller.endpoint.strip_prefix("http://").unwrap()
 }
 
+fn rest_address(controller: &Controller) -> &str {
+    controller.rest.strip_prefix("http://").unwrap()
+}
+
 /// Kilobytes: the most that it ever had in memory.
 fn most_kb(controller: &Controller) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", controller.id())).unwrap();
@@ -82,8 +86,7 @@ fn most_kb(controller: &Controller) -> u64 {
 
 /// A value of the metrics page.
 fn metric(controller: &Controller, name: &str) -> u64 {
-    let rest = controller.rest.strip_prefix("http://").unwrap();
-    let mut stream = TcpStream::connect(rest).unwrap();
+    let mut stream = TcpStream::connect(rest_address(controller)).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
     let mut page = String::new();
     stream.read_to_string(&mut page).unwrap();
@@ -130,7 +133,7 @@ fn three_hundred_large_bodies_that_are_held_take_no_more_than_their_budget() {
     const LENGTH: usize = 3_900_000;
     let controller = Controller::limited("ulimit -v 1000000");
     let before = most_kb(&controller);
-    let rest = controller.rest.strip_prefix("http://").unwrap();
+    let rest = rest_address(&controller);
     let head = format!(
         "POST /v1/groups HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {LENGTH}\r\n\r\n"
     );
@@ -161,7 +164,7 @@ fn three_hundred_large_bodies_that_are_held_take_no_more_than_their_budget() {
 fn bodies_that_come_byte_by_byte_take_little_memory() {
     let controller = Controller::start();
     let before = most_kb(&controller);
-    let rest = controller.rest.strip_prefix("http://").unwrap();
+    let rest = rest_address(&controller);
     let head = "POST /v1/groups HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 9999\r\n\r\n";
     let mut held: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(rest).unwrap()).collect();
     for stream in &mut held {

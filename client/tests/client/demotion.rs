@@ -240,19 +240,23 @@ async fn no_window_of_either_group_is_above_its_bound() {
     assert_eq!(u64::try_from(demoted.count()).unwrap(), counts.demoted, "{counts:?}");
 }
 
+/// Uses up what a group has; returns which one then pays in its place.
+fn demotes_to(group: &Group) -> Option<String> {
+    loop {
+        let permit = group.try_acquire(Ru::whole(1)).ok()?;
+        if permit.is_demoted() {
+            return Some(permit.group().to_string());
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_target_that_comes_or_goes_holds_from_the_next_answer() {
     let fake = Fake::new();
     let on = demoting(&fake, |_| {});
     let slow = GroupSpec { burst: Some(Ru::whole(5)), ..GroupSpec::capped(Rate::whole(5)) };
     let (_client, g, _spill) = both(&fake, slow.clone(), GroupSpec::capped(Rate::whole(1_000))).await;
-    let goes_on = || loop {
-        match g.try_acquire(Ru::whole(1)) {
-            Ok(permit) if permit.is_demoted() => break true,
-            Ok(permit) => drop(permit),
-            Err(_) => break false,
-        }
-    };
+    let goes_on = || demotes_to(&g).is_some();
     assert!(goes_on());
     for is_on in [false, true] {
         on.store(is_on, Ordering::SeqCst);
@@ -275,17 +279,10 @@ async fn another_target_holds_from_the_next_answer() {
     let slow = GroupSpec { burst: Some(Ru::whole(5)), ..GroupSpec::capped(Rate::whole(5)) };
     let (client, g, _spill) = both(&fake, slow.clone(), GroupSpec::capped(Rate::whole(1_000))).await;
     let _other = client.group("other").await.unwrap();
-    let pays = || loop {
-        match g.try_acquire(Ru::whole(1)) {
-            Ok(permit) if permit.is_demoted() => break permit.group().to_string(),
-            Ok(permit) => drop(permit),
-            Err(_) => break String::new(),
-        }
-    };
     for name in ["spill", "other", "spill"] {
         *target.lock().unwrap() = name;
         fake.group("g", slow.clone());
-        eventually("the change has come", || pays() == name).await;
+        eventually("the change has come", || demotes_to(&g).as_deref() == Some(name)).await;
     }
 }
 

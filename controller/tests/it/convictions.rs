@@ -8,13 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use tidegate_controller::audit::Actor;
-use tidegate_controller::clock::Clock;
 use tidegate_controller::limits::CONVICTION_WINDOW_MS;
-use tidegate_controller::service::{Service, ServiceConfig};
-use tidegate_controller::store::Store;
+use tidegate_controller::service::Service;
 use tidegate_proto::v1;
 
-use crate::support::{Faulty, MemoryStore, stories};
+use crate::support::{Faulty, MemoryStore, started, stories};
 
 const SEEDS: u64 = 150;
 const STEPS: u64 = 80;
@@ -58,11 +56,6 @@ fn actor() -> Actor {
     Actor::new(None, "test")
 }
 
-fn load(disk: &Arc<Faulty>, now: &Arc<AtomicU64>) -> Service {
-    let store = Arc::clone(disk) as Arc<dyn Store>;
-    Service::load(store, ServiceConfig::default(), Clock::driven(Arc::clone(now))).unwrap()
-}
-
 fn digest(matching: &str, statement: u64) -> String {
     let width = if matching == "exact" { 64 } else { 16 };
     format!("{:0width$x}", statement + 1)
@@ -78,7 +71,7 @@ impl Story {
     fn begin(seed: u64) -> Self {
         let now = Arc::new(AtomicU64::new(0));
         let disk = Arc::new(Faulty::over(Arc::new(MemoryStore::default())));
-        let service = load(&disk, &now);
+        let service = started(&disk, &now);
         for (name, watch, minutes) in GROUPS {
             let (watch, watch_us) = (watch.into(), minutes * MINUTE_MS * 1_000);
             let limit =
@@ -252,7 +245,7 @@ impl Story {
             self.kept = self.live.clone();
         }
         self.disk.full.store(false, Ordering::SeqCst);
-        self.service = load(&self.disk, &self.now);
+        self.service = started(&self.disk, &self.now);
         self.live = self.kept.clone();
         // The end of one may not be stored when another of the same statement is.
         let newer =

@@ -9,18 +9,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use tidegate_controller::audit::Actor;
-use tidegate_controller::clock::Clock;
 use tidegate_controller::limits::{MAX_GATEWAYS, MAX_STATEMENT_PAGE, MAX_STATEMENTS};
 use tidegate_controller::name::GroupName;
-use tidegate_controller::service::{Service, ServiceConfig};
+use tidegate_controller::service::Service;
 use tidegate_controller::statements::{Order, StatementReport, StatementRow, Sums};
-use tidegate_controller::store::Store;
 use tidegate_core::units::Ru;
 use tidegate_core::usage::{RuParts, Usage};
 use tidegate_cost_model::{Fingerprint, StatementKind};
 use tidegate_proto::v1;
 
-use crate::support::{Faulty, MemoryStore, stories};
+use crate::support::{Faulty, MemoryStore, started, stories};
 
 const SEEDS: u64 = 20;
 const STEPS: u64 = 50;
@@ -171,11 +169,6 @@ fn actor() -> Actor {
     Actor::new(None, "test")
 }
 
-fn load(disk: &Arc<Faulty>, now: &Arc<AtomicU64>) -> Service {
-    let store = Arc::clone(disk) as Arc<dyn Store>;
-    Service::load(store, ServiceConfig::default(), Clock::driven(Arc::clone(now))).unwrap()
-}
-
 fn kind(statement: u64) -> StatementKind {
     let place = usize::try_from(statement).unwrap() % StatementKind::ALL.len();
     StatementKind::ALL[place]
@@ -185,7 +178,7 @@ impl Story {
     fn begin(seed: u64) -> Self {
         let now = Arc::new(AtomicU64::new(0));
         let disk = Arc::new(Faulty::over(Arc::new(MemoryStore::default())));
-        let service = load(&disk, &now);
+        let service = started(&disk, &now);
         let model = Model { since: service.clock().unix_ms(), ..Model::default() };
         let random = StdRng::seed_from_u64(seed);
         let says = GATEWAYS.map(|gateway| (gateway, (5, 1))).into();
@@ -326,7 +319,7 @@ impl Story {
         let clean = self.below(2) == 0;
         let stopped = clean && self.service.shut_down().is_ok();
         self.disk.full.store(false, Ordering::SeqCst);
-        self.service = load(&self.disk, &self.now);
+        self.service = started(&self.disk, &self.now);
         self.model = Model { since: self.service.clock().unix_ms(), ..Model::default() };
         self.crowds = 0;
         format!("restart, clean: {stopped}")

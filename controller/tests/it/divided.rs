@@ -9,15 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use tidegate_controller::audit::Actor;
-use tidegate_controller::clock::Clock;
-use tidegate_controller::service::{Answer, EntryIn, RenewIn, Service, ServiceConfig, Session};
-use tidegate_controller::store::Store;
+use tidegate_controller::service::{Answer, EntryIn, RenewIn, Service, Session};
 use tidegate_core::exchange::{Ask, Grant};
 use tidegate_core::group::Fallback;
 use tidegate_core::units::Rate;
 use tidegate_proto::v1;
 
-use crate::support::{Faulty, MemoryStore, stories};
+use crate::support::{Faulty, MemoryStore, started, stories};
 
 const SEEDS: u64 = 100;
 const STEPS: u64 = 200;
@@ -42,16 +40,11 @@ struct Story {
     nodes: BTreeMap<&'static str, Node>,
 }
 
-fn load(disk: &Arc<Faulty>, now: &Arc<AtomicU64>) -> Service {
-    let store = Arc::clone(disk) as Arc<dyn Store>;
-    Service::load(store, ServiceConfig::default(), Clock::driven(Arc::clone(now))).unwrap()
-}
-
 impl Story {
     fn begin(seed: u64) -> Self {
         let now = Arc::new(AtomicU64::new(0));
         let disk = Arc::new(Faulty::over(Arc::new(MemoryStore::default())));
-        let service = load(&disk, &now);
+        let service = started(&disk, &now);
         let group = v1::Group {
             name: "web".into(),
             ru_per_sec: "1000".into(),
@@ -138,7 +131,7 @@ impl Story {
         let stopped = self.below(2) == 0 && self.service.as_ref().unwrap().shut_down().is_ok();
         self.service = None;
         self.disk.full.store(false, Ordering::SeqCst);
-        self.service = Some(load(&self.disk, &self.now));
+        self.service = Some(started(&self.disk, &self.now));
         self.nodes.values_mut().for_each(|node| node.stream = None);
         format!("restart, in order: {stopped}")
     }

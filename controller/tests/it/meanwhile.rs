@@ -2,28 +2,24 @@
 //! were taken to be stored and before they are on disk.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use tidegate_controller::audit::Actor;
-use tidegate_controller::clock::Clock;
-use tidegate_controller::service::{EntryIn, RenewIn, Service, ServiceConfig, Session};
+use tidegate_controller::service::{EntryIn, RenewIn, Service, Session};
 use tidegate_controller::store::{Store, StoreError, Table, Write};
 use tidegate_core::exchange::Ask;
 use tidegate_core::units::{Rate, Ru};
 use tidegate_proto::v1;
 
-use crate::support::{MemoryStore, pass_on, tell};
+use crate::support::{self, Faulty, MemoryStore, pass_on, tell};
 
 type Doing = Box<dyn FnOnce(&Service) + Send>;
 
-/// A disk on which something happens during the next commit.
-#[derive(Default)]
+/// A disk on which something happens during the next commit, before that is stored or fails.
 struct Busy {
-    disk: MemoryStore,
+    disk: Faulty,
     doing: Mutex<Option<Doing>>,
-    /// Whether that commit fails.
-    full: AtomicBool,
     service: OnceLock<Weak<Service>>,
 }
 
@@ -32,10 +28,6 @@ impl Store for Busy {
         let doing = self.doing.lock().unwrap().take();
         if let (Some(doing), Some(service)) = (doing, self.service.get().and_then(Weak::upgrade)) {
             doing(&service);
-            if self.full.swap(false, Ordering::SeqCst) {
-                let reason = "no space left on device".into();
-                return Err(StoreError::Failed { operation: "commit a change", reason });
-            }
         }
         self.disk.commit(batch)
     }
@@ -44,19 +36,24 @@ impl Store for Busy {
 }
 
 fn started() -> (Arc<Busy>, Arc<Service>, Arc<AtomicU64>) {
-    let (disk, now) = (Arc::new(Busy::default()), Arc::new(AtomicU64::new(0)));
-    let clock = Clock::driven(Arc::clone(&now));
-    let store = Arc::clone(&disk) as Arc<dyn Store>;
-    let service = Arc::new(Service::load(store, ServiceConfig::default(), clock).unwrap());
+    let disk = Faulty::over(Arc::new(MemoryStore::default()));
+    let disk = Arc::new(Busy { disk, doing: Mutex::default(), service: OnceLock::new() });
+    let now = Arc::new(AtomicU64::new(0));
+    let service = Arc::new(support::started(&disk, &now));
     disk.service.set(Arc::downgrade(&service)).unwrap();
     (disk, service, now)
 }
 
 /// Flushes, and does that in between.
-fn flush_and(disk: &Busy, service: &Service, doing: impl FnOnce(&Service) + Send + 'static) {
+fn flush_and(
+    disk: &Busy,
+    service: &Service,
+    doing: impl FnOnce(&Service) + Send + 'static,
+) -> Result<(), StoreError> {
     *disk.doing.lock().unwrap() = Some(Box::new(doing));
-    service.accounts().flush().unwrap();
+    let flushed = service.accounts().flush();
     assert!(disk.doing.lock().unwrap().is_none(), "there was nothing to store");
+    flushed
 }
 
 /// The newest renewal of the stream whose reports are on disk.
@@ -76,7 +73,8 @@ fn a_stream_that_begins_meanwhile_is_not_confirmed_what_the_one_before_it_report
         let session = service.leasing().hello("node", 1, "test").unwrap();
         tell(service, &session, 1, 1, 9);
         *kept.lock().unwrap() = Some(session);
-    });
+    })
+    .unwrap();
     let later = later.lock().unwrap().take().unwrap();
     assert_eq!(durable(&service, &later, 2), 0, "its report of 9 RU is not on disk yet");
     service.accounts().flush().unwrap();
@@ -90,7 +88,7 @@ fn a_report_that_comes_meanwhile_is_confirmed_with_the_next_flush_and_not_before
     tell(&service, &session, 1, 1, 5);
     let session = Arc::new(session);
     let same = Arc::clone(&session);
-    flush_and(&disk, &service, move |service| tell(service, &same, 2, 1, 9));
+    flush_and(&disk, &service, move |service| tell(service, &same, 2, 1, 9)).unwrap();
     assert_eq!(durable(&service, &session, 3), 1);
     service.accounts().flush().unwrap();
     assert_eq!(durable(&service, &session, 4), 3);
@@ -102,10 +100,9 @@ fn a_report_that_comes_while_a_commit_fails_is_confirmed_with_the_next_one() {
     let session = Arc::new(service.leasing().hello("node", 1, "test").unwrap());
     tell(&service, &session, 1, 1, 5);
     let same = Arc::clone(&session);
-    let doing: Doing = Box::new(move |service| tell(service, &same, 2, 1, 9));
-    *disk.doing.lock().unwrap() = Some(doing);
-    disk.full.store(true, Ordering::SeqCst);
-    assert!(service.accounts().flush().is_err());
+    disk.disk.fill(true);
+    assert!(flush_and(&disk, &service, move |service| tell(service, &same, 2, 1, 9)).is_err());
+    disk.disk.fill(false);
     service.accounts().flush().unwrap();
     assert_eq!(durable(&service, &session, 3), 2);
 }

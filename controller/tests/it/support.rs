@@ -239,8 +239,8 @@ pub(crate) fn report(group: &str, incarnation: u64, ru: u32) -> v1::Report {
     v1::Report { group: group.to_owned(), incarnation, total: Some(total), ..v1::Report::default() }
 }
 
-/// A controller without a network, over a store in memory and by this clock.
-pub(crate) fn started(store: &Arc<MemoryStore>, now: &Arc<AtomicU64>) -> Service {
+/// A controller without a network, over this store and by this clock.
+pub(crate) fn started(store: &Arc<impl Store + 'static>, now: &Arc<AtomicU64>) -> Service {
     let store = Arc::clone(store) as Arc<dyn Store>;
     Service::load(store, ServiceConfig::default(), Clock::driven(Arc::clone(now))).unwrap()
 }

@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::json;
 use tidegate_controller::audit::Actor;
-use tidegate_controller::clock::Clock;
-use tidegate_controller::service::{Service, ServiceConfig};
+use tidegate_controller::service::Service;
 use tidegate_controller::store::records::pair_key;
 use tidegate_controller::store::{Store, Table, Write};
 use tidegate_core::group::GroupId;
@@ -40,6 +39,14 @@ fn work(service: &Service, now: &Arc<AtomicU64>, ru: &[i64]) -> u64 {
     begin
 }
 
+/// Tidies for so many minutes, as the server does.
+fn tidy(service: &Service, now: &AtomicU64, minutes: u64) {
+    for _ in 0..minutes {
+        service.accounts().tidy().unwrap();
+        now.fetch_add(MINUTE_US, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn minutes_outlive_their_day_and_starts_and_go_after_ninety() {
     let store = Arc::new(MemoryStore::default());
@@ -50,22 +57,16 @@ fn minutes_outlive_their_day_and_starts_and_go_after_ninety() {
     let all: Vec<(u64, Ru)> =
         (0..).zip(&charges).map(|(minute, ru)| (begin + minute * 60, Ru::whole(*ru))).collect();
     assert_eq!(minutes(&service, 0), all);
-    let tidy = |service: &Service, minutes: u64| {
-        for _ in 0..minutes {
-            service.accounts().tidy().unwrap();
-            now.fetch_add(MINUTE_US, Ordering::Relaxed);
-        }
-    };
     // A start in between packs what is packed already, and the hours that are not.
     drop(service);
     let service = started(&store, &now);
-    tidy(&service, 10);
+    tidy(&service, &now, 10);
     now.fetch_add(2 * DAY_US, Ordering::Relaxed);
-    tidy(&service, 10);
+    tidy(&service, &now, 10);
     // The oldest hour has lost its first minutes when the next start packs it again.
     drop(service);
     let service = started(&store, &now);
-    tidy(&service, 10);
+    tidy(&service, &now, 10);
     assert_eq!(minutes(&service, 0), [], "the last day is what is usual");
     assert_eq!(minutes(&service, begin), all, "by the minute, from short rows");
     let points = service.accounts().usage_history("default", "minute", begin, 0).unwrap();
@@ -77,7 +78,7 @@ fn minutes_outlive_their_day_and_starts_and_go_after_ninety() {
     let wish = v1::WhatIfRequest { from_unix_s: begin, ..wish("default", "1") };
     assert_eq!(service.accounts().what_if(&wish).unwrap().samples, 150);
     now.fetch_add(90 * DAY_US, Ordering::Relaxed);
-    tidy(&service, 2);
+    tidy(&service, &now, 2);
     let gone = service.accounts().what_if(&wish).unwrap_err();
     assert!(gone.to_string().starts_with("nothing of group default is recorded by the minute"), "{gone}");
 }
@@ -87,8 +88,7 @@ fn minutes_outlive_their_day_and_starts_and_go_after_ninety() {
 fn minutes_outlive_their_day_if_the_disk_was_full_when_their_hour_was_over() {
     let disk = Arc::new(Faulty::over(Arc::new(MemoryStore::default())));
     let now = Arc::new(AtomicU64::new(DAY_US));
-    let store = Arc::clone(&disk) as Arc<dyn Store>;
-    let service = Service::load(store, ServiceConfig::default(), Clock::driven(Arc::clone(&now))).unwrap();
+    let service = started(&disk, &now);
     let session = service.leasing().hello("node", 1, "test").unwrap();
     let begin = service.clock().unix_ms() / 1_000;
     let mut failed = 0;
@@ -104,10 +104,7 @@ fn minutes_outlive_their_day_if_the_disk_was_full_when_their_hour_was_over() {
     let all: Vec<(u64, Ru)> = (0..150).map(|minute| (begin + minute * 60, Ru::whole(1))).collect();
     for days in [0, 2] {
         now.fetch_add(days * DAY_US, Ordering::Relaxed);
-        for _ in 0..10 {
-            service.accounts().tidy().unwrap();
-            now.fetch_add(MINUTE_US, Ordering::Relaxed);
-        }
+        tidy(&service, &now, 10);
         assert_eq!(minutes(&service, begin), all, "after {days} days");
     }
 }
