@@ -294,6 +294,28 @@ fn another_window_loses_what_nodes_hold_of_the_one_before_when_their_leases_end(
     assert!(cells.iter().all(|(leaves_in, _)| leaves_in.0 > 3_600_000_000), "{cells:?}");
 }
 
+#[test]
+fn what_nodes_hold_of_a_window_counts_in_all_that_open_before_their_leases_end() {
+    for rolls in [false, true] {
+        let mut engine = engine();
+        let share = renews(&mut engine, secs(0), 1, 1, None).ceiling;
+        let (end, length) = (engine.next_expiry().unwrap(), Span::secs(3_600));
+        let mut open = |at: Time, count| {
+            let (number, ends) = (window_number(GROUP, count), at.after(length));
+            let opening = Opening { number, ends, length, durable: Ru::MAX, rolls, ..Opening::default() };
+            engine.open_quota(at, GROUP, &opening);
+            view(&mut engine, at)
+        };
+        // Nobody has a share of these: when what the node holds ends is known from the windows before alone.
+        for count in 2..=4 {
+            let next = open(Time(u64::from(count)), count);
+            assert_eq!((next.granted, next.left), (share, ru(100) - share), "window {count}, rolls: {rolls}");
+        }
+        let late = open(end, 5);
+        assert_eq!((late.granted, late.left), (ru(0), ru(100)), "rolls: {rolls}");
+    }
+}
+
 /// A node with a lease and a share of a window that rolls.
 fn leased(node: &mut NodeGroup, at: Time, unit: Unit, ceiling: Ru, left: Ru) -> Ask {
     let seq = at.0;
