@@ -4,12 +4,12 @@ use std::future::Future;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tidegate_client::{Permit, Ru, RuParts, Usage};
+use tidegate_client::{Permit, QuotaUnit, Ru, RuParts, Usage};
 use tidegate_core::group::GroupSpec;
-use tidegate_core::units::Rate;
+use tidegate_core::units::{Rate, Span};
 use tidegate_proto::v1;
 
-use crate::fake::{Fake, client_and_group, eventually};
+use crate::fake::{Fake, client_and_group, eventually, piped};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -53,6 +53,52 @@ async fn a_waiter_dropped_in_the_queue_or_just_admitted_leaves_nothing_behind() 
     assert_eq!(client.stats().counts.abandoned, 2);
     assert_eq!(group.consumption().operations, 0);
     drop(third);
+    assert_eq!(client.shutdown().await.open_permits, 0);
+}
+
+/// Requests that began, as the next renewal says, which a change of the definition brings on.
+async fn told(fake: &Fake, spec: &GroupSpec) -> u64 {
+    let before = fake.state().renews.len();
+    fake.group("g", spec.clone());
+    fake.until("a renewal", |state| state.renews.len() > before).await;
+    let state = fake.state();
+    let (_, renew) = &state.renews[before];
+    renew.entries[0].requests.unwrap().used
+}
+
+/// A window that rolls may have let go by then what the controller was told of.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_was_just_admitted_gives_back_the_request_that_the_controller_was_not_told_of() {
+    let fake = Fake::new();
+    fixed_hundred(&fake);
+    let spec = GroupSpec {
+        quota: Some(Ru::whole(1_000)),
+        quota_unit: QuotaUnit::Requests,
+        ..GroupSpec::capped(Rate::whole(1_000))
+    };
+    fake.group("g", spec.clone());
+    fake.open_rolling_quota("g", Span::secs(60));
+    let client = piped(&fake).connect().await.unwrap();
+    let group = client.group("g").await.unwrap();
+    // Its clock ticks: what began in the moment of a renewal is never given back.
+    let tick = || tokio::time::sleep(Duration::from_millis(50));
+    tick().await;
+    let all = group.acquire(Ru::whole(100), HOUR).await.unwrap();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut early = Box::pin(group.acquire(Ru::whole(50), HOUR));
+    let mut late = Box::pin(group.acquire(Ru::whole(50), HOUR));
+    for waiter in [&mut early, &mut late] {
+        assert!(waiter.as_mut().poll(&mut context).is_pending());
+    }
+    // Admits both, which never hear of it.
+    all.cancel();
+    assert_eq!(group.state().waiting, 0);
+    drop(early);
+    assert_eq!(told(&fake, &spec).await, 1);
+    tick().await;
+    drop(late);
+    assert_eq!(group.state().available, Ru::whole(100));
+    assert_eq!(told(&fake, &spec).await, 1);
     assert_eq!(client.shutdown().await.open_permits, 0);
 }
 

@@ -132,12 +132,21 @@ impl Fake {
 
     /// Opens a window of a group's quota that ends after so long.
     pub(crate) fn open_quota(&self, name: &str, ends: Span, length: Span) {
+        let ends = self.state().now().after(ends);
+        self.open_window(name, Opening { ends, length, ..Opening::default() });
+    }
+
+    /// Opens a window of a group's quota that rolls.
+    pub(crate) fn open_rolling_quota(&self, name: &str, length: Span) {
+        self.open_window(name, Opening { length, rolls: true, ..Opening::default() });
+    }
+
+    fn open_window(&self, name: &str, opening: Opening) {
         let mut state = self.state();
         let (now, group) = (state.now(), state.groups[name]);
         state.windows += 1;
         let (number, durable) = (window_number(group, state.windows), Ru::MAX);
-        let opening = Opening { number, ends: now.after(ends), length, durable, ..Opening::default() };
-        state.engine.open_quota(now, group, &opening);
+        state.engine.open_quota(now, group, &Opening { number, durable, ..opening });
     }
 
     pub(crate) fn remove_group(&self, name: &str) {
