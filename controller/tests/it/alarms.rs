@@ -321,6 +321,42 @@ async fn a_quota_is_told_at_both_levels_and_to_those_who_want_it() {
     lab.running.shutdown().await.unwrap();
 }
 
+#[tokio::test]
+async fn what_a_crash_may_have_lost_of_a_quota_is_told_as_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut receiver = Receiver::start(Manner::status(200)).await;
+    let mut settings = told(&folder, &receiver);
+    settings.alarms.thresholds.quota_percent = 40;
+    let first = lab(folder, settings.clone()).await;
+    let limited = v1::Group { quota: "50 per month".to_owned(), ..group("shop", "100") };
+    let request = v1::CreateGroupRequest { group: Some(limited), if_not_exists: false };
+    first.admin().await.create_group(request).await.unwrap();
+    let mut node = Node::connect(&first, "node", 1).await.unwrap();
+    // Once there is a share, half of the quota is marked on disk as what may be used.
+    let mut again = interval(RENEWS_EVERY);
+    loop {
+        let wanted = v1::RenewEntry { acked_seq: node.seq, backlog_micro_ru: 1_000_000, ..entry("shop", 1) };
+        let granted = node.renew(vec![wanted], Vec::new()).await.unwrap();
+        if granted.entries[0].allowance.as_ref().is_some_and(|share| share.ceiling_micro_ru > 0) {
+            break;
+        }
+        again.tick().await;
+    }
+    assert_eq!(receiver.said().await, "started");
+    first.running.abort().await;
+    let second = lab(first.folder, settings).await;
+    assert_eq!(receiver.said().await, "started");
+    // With the recovery, and not after it. The node never said that it used any.
+    let mut raised = [receiver.event().await, receiver.event().await];
+    raised.sort_by_key(|event| event["id"].to_string());
+    let said = raised.each_ref().map(|event| (&event["event"], &event["id"]));
+    let (quota, recovery) = (json!("quota_high/shop"), json!("recovery"));
+    assert_eq!(said, [(&json!("raised"), &quota), (&json!("raised"), &recovery)]);
+    let values = &raised[0]["values"];
+    assert_eq!((&values["used_ru"], &values["amount_ru"]), (&json!("25"), &json!("50")), "{values}");
+    second.running.shutdown().await.unwrap();
+}
+
 /// What the status says of the webhook of a controller, once it says anything.
 async fn fault(lab: &Lab) -> String {
     let mut again = interval(RENEWS_EVERY);
