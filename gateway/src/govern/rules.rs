@@ -241,9 +241,19 @@ fn amount(text: &str) -> Option<Ru> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+    use std::sync::Mutex;
+    use std::vec::IntoIter;
+
     use proptest::collection::{btree_set, vec};
     use proptest::prelude::*;
     use proptest::test_runner::RngSeed;
+    use tidegate_proto::v1::statements_server::{Statements, StatementsServer};
+    use tokio::net::TcpListener;
+    use tokio::time::{interval, timeout};
+    use tokio_stream::wrappers::TcpListenerStream;
+    use tonic::transport::{Endpoint, Server};
+    use tonic::{Request, Response};
 
     use super::*;
 
@@ -328,6 +338,74 @@ mod tests {
             action: "kill".into(),
             ..Default::default()
         }
+    }
+
+    /// A controller that serves the rules alone: each stream of them is the next of these, and ends as that does.
+    struct Streams(Mutex<VecDeque<Vec<Result<v1::Rules, Status>>>>);
+
+    macro_rules! of_rules_alone {
+        ($($call:ident($request:ident) -> $reply:ident),*) => {
+            #[tonic::async_trait]
+            impl Statements for Streams {
+                type RulesStream = tokio_stream::Iter<IntoIter<Result<v1::Rules, Status>>>;
+
+                async fn rules(
+                    &self,
+                    _: Request<v1::RulesRequest>,
+                ) -> Result<Response<Self::RulesStream>, Status> {
+                    let next = self.0.lock().unwrap().pop_front();
+                    let parts = next.ok_or_else(|| Status::unavailable("no more of them"))?;
+                    Ok(Response::new(tokio_stream::iter(parts)))
+                }
+
+                $(async fn $call(&self, _: Request<v1::$request>) -> Result<Response<v1::$reply>, Status> {
+                    Err(Status::unimplemented("it serves the rules alone"))
+                })*
+            }
+        };
+    }
+
+    of_rules_alone!(
+        convict(ConvictRequest) -> ConvictReply,
+        report_statements(ReportStatementsRequest) -> ReportStatementsReply,
+        list_statements(ListStatementsRequest) -> ListStatementsReply,
+        reset_statements(ResetStatementsRequest) -> ResetStatementsReply,
+        add_watch(AddWatchRequest) -> AddWatchReply,
+        remove_watch(RemoveWatchRequest) -> RemoveWatchReply,
+        list_watches(ListWatchesRequest) -> ListWatchesReply,
+        list_runaways(ListRunawaysRequest) -> ListRunawaysReply
+    );
+
+    #[tokio::test]
+    async fn a_list_that_its_stream_leaves_unfinished_is_no_part_of_the_next() {
+        let part = |group: usize, more: bool| {
+            Ok(v1::Rules { groups: vec![rule(group)], watches: vec![watched(group, 1)], more })
+        };
+        let [stopped, lost, whole] = [
+            vec![part(0, true)],
+            vec![part(1, true), Err(Status::unavailable("lost"))],
+            vec![part(2, true), Ok(v1::Rules::default())],
+        ];
+        let streams = Streams(Mutex::new([stopped, lost, whole].into()));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let server = Server::builder().add_service(StatementsServer::new(streams));
+        tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+        let channel = Endpoint::from_shared(endpoint).unwrap().connect_lazy();
+        let rules = Rules::default();
+        let known = async {
+            let mut again = interval(Duration::from_millis(10));
+            while rules.book().limit(GROUPS[2]).is_none() {
+                again.tick().await;
+            }
+        };
+        tokio::select! {
+            () = rules.follow(Controller::new(channel, None), "gw".to_owned()) => panic!("it follows for ever"),
+            known = timeout(Duration::from_secs(30), known) => known.expect("the whole list"),
+        }
+        let book = rules.book();
+        let known = GROUPS.map(|group| (book.limit(group).is_some(), book.watches.contains_key(group)));
+        assert_eq!(known, [(false, false), (false, false), (true, true)]);
     }
 
     proptest! {
