@@ -12,13 +12,16 @@ use foldhash::fast::RandomState;
 use tidegate_client::Ru;
 use tidegate_proto::v1;
 use tokio_stream::StreamExt as _;
-use tonic::{Status, Streaming};
+use tonic::{Code, Status, Streaming};
 
 use super::controller::Controller;
 use crate::clock;
 
-/// Most rules and watches kept; the controller keeps no more.
-const MAX_ENTRIES: usize = 100_000;
+/// Most rules of a list: a controller has no more groups. A list with more is refused whole, since a rule that is left
+/// out is a limit that does not hold.
+const MAX_RULES: usize = 1_000_000;
+/// Most watches of a list: ten times what a controller keeps, so that one that keeps more can be followed, too.
+const MAX_WATCHES: usize = 100_000;
 /// Between two attempts to follow the controller.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -128,7 +131,7 @@ impl Limit {
 impl Book {
     fn of(groups: &[v1::GroupRule], watches: &[v1::Watch]) -> Self {
         let mut book = Self::default();
-        for rule in groups.iter().take(MAX_ENTRIES) {
+        for rule in groups {
             if let Some(limit) = &rule.limit {
                 book.limits.insert(rule.group.clone(), Arc::new(Limit::of(limit)));
             }
@@ -136,7 +139,7 @@ impl Book {
                 book.max_waits.insert(rule.group.clone(), Duration::from_micros(rule.max_wait_us));
             }
         }
-        for watch in watches.iter().take(MAX_ENTRIES) {
+        for watch in watches {
             // Without an action of its own it takes that of the group's rule, and without one it is only recorded.
             let action = match (watch.action.as_str(), book.limits.get(&watch.group)) {
                 ("", Some(limit)) => limit.action.clone(),
@@ -190,15 +193,25 @@ impl Book {
 
 impl Listing {
     /// The book of the whole list, with its last part.
-    fn add(&mut self, part: v1::Rules) -> Option<Book> {
+    ///
+    /// # Errors
+    /// A list that is longer than a controller's can be.
+    fn add(&mut self, part: v1::Rules) -> Result<Option<Book>, Status> {
         self.groups.extend(part.groups);
         self.watches.extend(part.watches);
+        let (rules, watches) = (self.groups.len(), self.watches.len());
+        if rules > MAX_RULES || watches > MAX_WATCHES {
+            let message = format!(
+                "{rules} rules and {watches} watches are too many: at most {MAX_RULES} and {MAX_WATCHES}"
+            );
+            return Err(Status::resource_exhausted(message));
+        }
         if part.more {
-            return None;
+            return Ok(None);
         }
         let Self { groups, watches } = std::mem::take(self);
         tracing::info!(rules = groups.len(), watches = watches.len(), "rules received");
-        Some(Book::of(&groups, &watches))
+        Ok(Some(Book::of(&groups, &watches)))
     }
 }
 
@@ -210,19 +223,30 @@ impl Rules {
     /// Follows the controller until the gateway ends. While it is away the last book stays in force.
     pub(super) async fn follow(&self, controller: Controller, gateway: String) {
         loop {
-            match open(&controller, &gateway).await {
-                Ok(mut parts) => {
-                    let mut listing = Listing::default();
-                    while let Some(Ok(part)) = parts.next().await {
-                        if let Some(book) = listing.add(part) {
-                            self.0.store(Arc::new(book));
-                        }
-                    }
+            match self.take_in(&controller, &gateway).await {
+                Ok(()) => {}
+                Err(status) if status.code() == Code::ResourceExhausted => {
+                    tracing::warn!(
+                        reason = status.message(),
+                        "rules are not followed; those before stay in force"
+                    );
                 }
                 Err(status) => tracing::debug!(%status, "no rules"),
             }
             tokio::time::sleep(RETRY).await;
         }
+    }
+
+    /// Puts each whole list of one stream in force; what its end leaves unfinished is dropped.
+    async fn take_in(&self, controller: &Controller, gateway: &str) -> Result<(), Status> {
+        let mut parts = open(controller, gateway).await?;
+        let mut listing = Listing::default();
+        while let Some(part) = parts.next().await {
+            if let Some(book) = listing.add(part?)? {
+                self.0.store(Arc::new(book));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -408,6 +432,31 @@ mod tests {
         assert_eq!(known, [(false, false), (false, false), (true, true)]);
     }
 
+    #[test]
+    fn a_long_list_is_in_force_to_its_last_rule_or_refused_whole() {
+        let rules = |from: usize, count: usize| {
+            (from..from + count).map(|n| v1::GroupRule {
+                group: format!("g{n}"),
+                max_wait_us: 1_000,
+                ..v1::GroupRule::default()
+            })
+        };
+        let part = |groups, watches, more| v1::Rules { groups, watches, more };
+        let watches = vec![watched(0, 1); MAX_WATCHES];
+        let mut listing = Listing::default();
+        assert!(listing.add(part(rules(0, 100_000).collect(), watches.clone(), true)).unwrap().is_none());
+        let book = listing.add(part(rules(100_000, 1).collect(), Vec::new(), false)).unwrap().unwrap();
+        assert!(book.max_wait("g100000").is_some() && book.watches.contains_key(GROUPS[0]));
+
+        let mut listing = Listing::default();
+        listing.add(part(Vec::new(), watches, true)).unwrap();
+        let refused = listing.add(part(Vec::new(), vec![watched(1, 1)], true)).unwrap_err();
+        assert!(refused.message().contains("100001 watches are too many"), "{refused}");
+        let refused =
+            Listing::default().add(part(vec![v1::GroupRule::default(); MAX_RULES + 1], Vec::new(), true));
+        assert!(refused.unwrap_err().message().contains("1000001 rules"));
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig {
             failure_persistence: None,
@@ -436,7 +485,7 @@ mod tests {
                 }
                 let count = parts.len();
                 for (place, part) in parts.into_iter().enumerate() {
-                    let book = listing.add(part);
+                    let book = listing.add(part).unwrap();
                     prop_assert_eq!(book.is_some(), place + 1 == count, "in force before the list is whole");
                     if let Some(book) = book {
                         rules.0.store(Arc::new(book));
