@@ -51,7 +51,7 @@ impl AccountCalls<'_> {
         let packed = {
             let mut pruned = self.service.pruned();
             let packed = self.pack(&pruned, &mut batch)?;
-            batch.extend(self.prune(&mut pruned)?);
+            batch.extend(self.prune(&mut pruned, packed)?);
             packed
         };
         self.service.commit(&batch)?;

@@ -34,7 +34,7 @@ pub(crate) struct Pruned {
     /// Where it is, in seconds since the Unix epoch, by table; `None` before the first time.
     from: [Option<u64>; KEPT.len()],
     /// Minutes from here on are not packed yet, in seconds since the Unix epoch; a start begins with the oldest. Nothing
-    /// is removed before it is packed: each time that a minute goes, an hour is packed.
+    /// is removed before it is packed.
     unpacked_from: u64,
 }
 
@@ -51,8 +51,9 @@ impl Pruned {
 }
 
 impl AccountCalls<'_> {
-    /// Returns a batch that removes what is too old.
-    pub(crate) fn prune(&self, pruned: &mut Pruned) -> Result<Batch, StoreError> {
+    /// Returns a batch that removes what is too old; of minutes nothing behind those that were packed just now, of which
+    /// there may be more after a machine was suspended.
+    pub(crate) fn prune(&self, pruned: &mut Pruned, packed: Option<u64>) -> Result<Batch, StoreError> {
         let (unix_s, now_s) =
             (self.service.clock().unix_ms() / 1_000, self.service.clock().uptime().0 / Span::secs(1).0);
         let passed = now_s.saturating_sub(pruned.at_s).saturating_mul(FASTER);
@@ -65,7 +66,8 @@ impl AccountCalls<'_> {
             };
             let begin = before.saturating_add(passed).min(wanted).max(before);
             *from = Some(begin);
-            let key = pair_key(rows.start(begin), GroupId::ROOT);
+            let gone = packed.filter(|_| table == Table::Minutes).map_or(begin, |packed| packed.min(begin));
+            let key = pair_key(rows.start(gone), GroupId::ROOT);
             batch.push(Write::DeleteBelow(table, key));
         }
         pruned.at_s = now_s;
