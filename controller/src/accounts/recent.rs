@@ -182,6 +182,44 @@ mod tests {
         assert!(recent.groups.len() == 1 && recent.of(GroupId(9)).count() == 1);
     }
 
+    /// However long nothing could be stored, and wherever the clock steps, a point is not longer than what is kept, does
+    /// not begin before the one before it ends, and ends with the second in which it is seen.
+    #[test]
+    fn what_comes_late_is_of_the_seconds_since_the_last_point_as_far_as_they_are_kept() {
+        let mut recent = Recent::default();
+        seen(&mut recent, 6_000, &[(6_000, 1)]);
+        seen(&mut recent, 6_001, &[]);
+        // The group is silent for a while; what it uses then is of the seconds since anything was looked at.
+        seen(&mut recent, 6_010, &[(6_000, 3)]);
+        assert_eq!(kept(&recent), [(6_000, 1, 1), (6_002, 9, 2)]);
+        // A step back of the clock is no time.
+        seen(&mut recent, 5_000, &[(6_000, 4)]);
+        assert_eq!(kept(&recent), [(6_000, 1, 1), (6_002, 9, 3)]);
+        let late = 6_010 + 3 * SECONDS_KEPT_S;
+        seen(&mut recent, late, &[(late - late % 60, 9)]);
+        assert_eq!(kept(&recent), [(late + 1 - SECONDS_KEPT_S, SECONDS_KEPT_S, 9)]);
+        recent.forget_group(GroupId(2));
+        assert_eq!(kept(&recent), []);
+        seen(&mut recent, late + 1, &[(late - late % 60, 9)]);
+        assert_eq!(kept(&recent), [(late + 1, 1, 9)], "a group that is there again has used all of it");
+    }
+
+    #[test]
+    fn hours_are_no_seconds_and_a_start_goes_on_with_no_more_groups_than_are_kept() {
+        let mut recent = Recent::default();
+        let amount = Consumption { charged: RuParts::flat(Ru(40)), ..Consumption::default() }.into();
+        let hour = Bucket { resolution: Resolution::Hour, start_unix_s: 0, group: GroupId(2) };
+        recent.resume(&hour, &amount);
+        recent.see(100, &BTreeMap::from([(hour, amount)]));
+        assert!(recent.groups.is_empty());
+        for group in 0..u32::try_from(MAX_SECOND_GROUPS).unwrap() + 1 {
+            let bucket =
+                Bucket { resolution: Resolution::Minute, start_unix_s: 60, group: GroupId(10 + group) };
+            recent.resume(&bucket, &amount);
+        }
+        assert_eq!(recent.groups.len(), MAX_SECOND_GROUPS);
+    }
+
     #[test]
     fn what_was_counted_before_a_restart_is_not_counted_again() {
         let mut recent = Recent::default();

@@ -278,3 +278,29 @@ impl Step {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::units::Ru;
+    use tidegate_core::usage::{Consumption, RuParts};
+
+    use super::*;
+
+    fn points(of: &[(u64, u64, i64)]) -> Vec<Point> {
+        let total = |ru| Consumption { charged: RuParts::flat(Ru(ru)), ..Consumption::default() }.into();
+        of.iter().map(|(start, length, ru)| (*start, *length, total(*ru))).collect()
+    }
+
+    #[test]
+    fn points_of_two_groups_are_in_order_and_those_that_overlap_are_one() {
+        let one = points(&[(10, 1, 1), (20, 5, 2), (30, 1, 4)]);
+        assert_eq!(together(Vec::new(), one.clone()), one);
+        assert_eq!(together(one.clone(), Vec::new()), one);
+        let other = points(&[(5, 1, 8), (22, 9, 16), (31, 1, 32)]);
+        let both = points(&[(5, 1, 8), (10, 1, 1), (20, 11, 22), (31, 1, 32)]);
+        assert_eq!(together(one.clone(), other.clone()), both);
+        assert_eq!(together(other, one), both);
+        // One within the other.
+        assert_eq!(together(points(&[(1, 9, 1)]), points(&[(2, 2, 2)])), points(&[(1, 9, 3)]));
+    }
+}

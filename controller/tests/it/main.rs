@@ -106,6 +106,8 @@ mod traces;
 #[cfg(test)]
 mod twins;
 #[cfg(test)]
+mod usage;
+#[cfg(test)]
 mod waits;
 #[cfg(test)]
 mod watch;
