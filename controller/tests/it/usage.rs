@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_controller::audit::Actor;
 use tidegate_controller::error::AdminError;
-use tidegate_controller::service::{RenewIn, ReportIn, Service, Session};
+use tidegate_controller::service::{EntryIn, RenewIn, ReportIn, Service, Session};
 use tidegate_controller::store::records::{
     NOBODY, consumption_bytes, group_key, ledger_key, pair_key, put_json, u64_key,
 };
 use tidegate_controller::store::{Store, Table, Write};
+use tidegate_core::exchange::Ask;
 use tidegate_core::group::{ClientId, GroupId};
-use tidegate_core::units::Ru;
+use tidegate_core::units::{Rate, Ru};
 use tidegate_core::usage::{Consumption, RuParts, Total};
 use tidegate_proto::v1;
 
@@ -69,6 +70,11 @@ fn a_range_has_the_points_that_begin_in_it_and_none_that_are_to_come() {
     // Ends that are no range, that are to come, or longer ago than is kept, are as near as there is something.
     assert_eq!(minutes(&service, begin, at(6, 0), at(3, 0)), [] as [u64; 0]);
     assert_eq!(minutes(&service, begin, at(128, 0), u64::MAX), [128, 129]);
+    now.fetch_add(8 * DAY_US, Ordering::Relaxed);
+    assert_eq!(minutes(&service, begin, at(0, 0), at(7 * 24 * 60, 0)).len(), 130, "a week is an answer");
+    let longer =
+        service.accounts().usage_history("default", "minute", at(0, 0), at(7 * 24 * 60, 1)).unwrap_err();
+    assert!(longer.to_string().contains("10081 points are too many"), "{longer}");
     let seconds = |from| service.accounts().usage_history("default", "second", from, 0).unwrap();
     assert_eq!(seconds(1), [], "ten minutes of seconds are no answer that is too long");
 }
@@ -118,12 +124,18 @@ fn an_hour_is_packed_of_the_groups_that_used_most_in_it() {
     let hours = (0..GROUPS).map(|n| row(hour, Table::Hours, n));
     let minutes = (0..GROUPS).map(|n| row(hour + 120, Table::Minutes, n));
     store.commit(&hours.chain(minutes).collect::<Vec<_>>()).unwrap();
-    now.fetch_add(2 * HOUR_US, Ordering::Relaxed);
-    service.accounts().tidy().unwrap();
     let keys: Vec<_> = (0..GROUPS).map(|n| pair_key(hour, GroupId(100 + n))).collect();
-    let packed = store.get(Table::PastMinutes, &keys).unwrap();
+    let pass = |seconds: u64| now.fetch_add(seconds * 1_000_000, Ordering::Relaxed);
+    let packed = || {
+        service.accounts().tidy().unwrap();
+        store.get(Table::PastMinutes, &keys).unwrap()
+    };
+    // What is counted in its last second is stored within a minute.
+    pass(hour + 3_600 + 59 - service.clock().unix_ms() / 1_000);
+    assert!(packed().iter().all(Option::is_none));
+    pass(1);
     let left_out: Vec<usize> =
-        packed.iter().enumerate().filter(|(_, row)| row.is_none()).map(|(n, _)| n).collect();
+        packed().iter().enumerate().filter(|(_, row)| row.is_none()).map(|(n, _)| n).collect();
     assert_eq!(left_out, [0, 1, 2]);
 }
 
@@ -189,4 +201,35 @@ fn a_thousand_nodes_are_forgotten_at_once_and_no_more() {
     assert!(matches!(forget(1_000), AdminError::NotFound { what } if what == "client n0"));
     let error = forget(1_001).to_string();
     assert!(error.contains("1001 clients are too many at once: at most 1000"), "{error}");
+}
+
+#[test]
+fn a_node_is_not_forgotten_before_its_longest_lease_has_ended() {
+    let (now, store) = (Arc::new(AtomicU64::new(0)), Arc::new(MemoryStore::default()));
+    let service = started(&store, &now);
+    created(&service, &v1::Group { ttl_us: 60_000_000, ..group("slow", "100") });
+    created(&service, &group("usual", "100"));
+    let lease = |name: &str| {
+        let session = service.leasing().hello(name, 1, "test").unwrap();
+        let ask = Ask { demand: Rate::whole(1), backlog: Ru::whole(5), ..Ask::default() };
+        let entry = |group: &str| EntryIn { group: group.to_owned(), ask: Ok((ask, Vec::new())) };
+        let entries = vec![entry("slow"), entry("usual")];
+        let request = RenewIn { seq: 1, entries, ..RenewIn::default() };
+        service.leasing().renew(session.client, session.session, request).unwrap();
+        session
+    };
+    let session = lease("node");
+    let forget = || service.accounts().forget_clients(&Actor::new(None, "test"), &["node".to_owned()]);
+    service.leasing().disconnect(session.client, session.session);
+    // A clock that is slow makes a minute of lease a little longer than a minute of silence.
+    now.fetch_add(60_000_000, Ordering::Relaxed);
+    // The lease of another node is not its own.
+    lease("other");
+    let error = forget().unwrap_err().to_string();
+    assert!(
+        error.contains("may still report or use a lease; stop the node, and repeat this in 1"),
+        "{error}"
+    );
+    now.fetch_add(1_000_000, Ordering::Relaxed);
+    assert_eq!(forget().unwrap(), [1]);
 }
