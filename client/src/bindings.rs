@@ -147,6 +147,36 @@ mod tests {
         }
     }
 
+    #[test]
+    fn one_more_than_the_limit_is_ignored_until_another_goes() {
+        let group =
+            |bindings: &Bindings, user| bindings.resolve("t", user).map(|bound| bound.name.to_string());
+        let mut bindings = Bindings { count: MAX_BINDINGS - 2, ..Bindings::default() };
+        for (tenant, user) in [("t", "u"), ("t", ""), ("t", "one-more"), ("one-more", "")] {
+            bindings.put(binding(tenant, user, "a")).unwrap();
+        }
+        assert_eq!((bindings.len(), group(&bindings, "u").as_deref()), (MAX_BINDINGS, Some("a")));
+        assert!(!bindings.users.contains_key("one-more") && !bindings.tenants.contains_key("one-more"));
+        // What goes makes room for another.
+        bindings.remove(&binding("t", "u", ""));
+        bindings.put(binding("t", "one-more", "c")).unwrap();
+        assert_eq!((bindings.len(), group(&bindings, "one-more").as_deref()), (MAX_BINDINGS, Some("c")));
+    }
+
+    /// Users come and go as long as a node runs.
+    #[test]
+    fn nothing_stays_of_a_user_who_is_bound_no_more() {
+        let mut bindings = Bindings::default();
+        for user in (0..100).map(|number| format!("user-{number}")) {
+            bindings.put(binding("t", &user, "a")).unwrap();
+            bindings.put(binding("", &user, "a")).unwrap();
+            bindings.remove(&binding("t", &user, ""));
+            assert!(bindings.resolve("t", &user).is_some(), "the other binding stays");
+            bindings.remove(&binding("", &user, ""));
+        }
+        assert_eq!((bindings.len(), bindings.users.len(), bindings.tenants.len()), (0, 0, 0));
+    }
+
     proptest! {
         /// Beside a plain map of all bindings, of which the narrowest is looked for one by one.
         #[test]
