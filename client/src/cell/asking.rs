@@ -116,3 +116,22 @@ impl Asking {
         newest
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Callers give up and come again while the controller is away, and each of them listens.
+    #[test]
+    fn those_that_no_longer_listen_are_forgotten_and_the_others_are_not() {
+        let mut asking = Asking::default();
+        let mut first = asking.listen();
+        for _ in 0..100 {
+            drop(asking.listen());
+        }
+        let mut last = asking.listen();
+        assert_eq!(asking.listening.len(), 2);
+        asking.listening.drain(..).for_each(|listener| listener.send(()).unwrap());
+        assert_eq!([first.try_recv(), last.try_recv()], [Ok(()), Ok(())]);
+    }
+}

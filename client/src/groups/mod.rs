@@ -9,6 +9,8 @@ mod registry;
 mod schedule;
 #[cfg(all(test, not(shuttle)))]
 mod stress;
+#[cfg(all(test, not(shuttle)))]
+mod tests;
 
 use std::sync::Arc;
 

@@ -139,8 +139,8 @@ mod tests {
 
     use super::*;
 
-    /// Has a group forget its debt, give its lease up, and sleep.
-    fn fall_asleep(cell: &Arc<GroupCell>) {
+    /// Has a group forget its debt and give its lease up.
+    fn go_idle(cell: &Arc<GroupCell>) {
         let unlimited =
             Grant::Unlimited { ttl: Span::secs(60), renew_after: Span(0), fallback: Fallback::Stop };
         for seq in [1, 2] {
@@ -149,6 +149,11 @@ mod tests {
         }
         // The agenda has it for the time when the answer would be late.
         cell.if_awake(|state, _| state.looked());
+    }
+
+    /// The same, and sleep.
+    fn fall_asleep(cell: &Arc<GroupCell>) {
+        go_idle(cell);
         assert!(cell.try_sleep(&cell.consumption()));
     }
 
@@ -182,6 +187,31 @@ mod tests {
         let total = again.consumption();
         assert_eq!((total.ru(), total.operations, agenda.awake.len()), (RuTotal(12), 2, 1));
         assert!(Arc::ptr_eq(&again, &registry.get("g").unwrap()));
+    }
+
+    #[test]
+    fn a_group_that_has_more_to_report_or_to_ask_does_not_sleep_and_one_that_woke_stays() {
+        let config = NodeConfig { idle_after: Span(0), ..NodeConfig::default() };
+        let registry = Registry::new(Shared::new(config, None), Arc::default(), 1);
+        let cell = registry.get_or_make("g").unwrap();
+        let charge = |ru| {
+            let charged = RuParts::flat(Ru(ru));
+            let actual = Consumption { charged, operations: 1, ..Consumption::default() };
+            cell.with(|state, now| state.charge(now, &actual));
+        };
+        let before = cell.consumption();
+        charge(7);
+        go_idle(&cell);
+        assert!(!cell.try_sleep(&before), "less is confirmed than was consumed");
+        assert!(cell.try_sleep(&cell.consumption()));
+        cell.with(|state, now| state.check(now, Ru(1))).unwrap_err();
+        assert!(!cell.try_sleep(&cell.consumption()), "it is to ask for a lease");
+        charge(5);
+        let name = cell.name().clone();
+        drop(cell);
+        registry.put_away(&name);
+        let cell = registry.get("g").expect("it is awake");
+        assert_eq!(cell.consumption().ru(), RuTotal(12), "its total goes on");
     }
 
     #[test]

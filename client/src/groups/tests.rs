@@ -1,0 +1,130 @@
+//! What a group asks and counts, as its client sees it.
+
+use std::time::Duration;
+
+use tidegate_core::exchange::{Grant, LeaseTerms};
+use tidegate_core::node::{Heard, NodeConfig};
+use tidegate_core::units::{Rate, Ru, Span};
+use tidegate_core::usage::RuParts;
+use tokio::time::advance;
+
+use super::*;
+use crate::group::Group;
+use crate::shared::Shared;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// One group of a client, and the lists on which it may be.
+struct Alone {
+    agenda: Arc<Agenda>,
+    group: Group,
+}
+
+impl Alone {
+    fn new(shared: &Arc<Shared>) -> Self {
+        let agenda: Arc<Agenda> = Arc::default();
+        let registry = Registry::new(Arc::clone(shared), Arc::clone(&agenda), 1);
+        let Ok(cell) = registry.get_or_make("g") else { unreachable!("there is room for one") };
+        Self { agenda, group: Group { cell } }
+    }
+
+    /// The session comes for the group with this message. Returns how long it would wait for the answer, if it asks.
+    fn asks(&self, seq: u64) -> Option<Span> {
+        self.group.cell.if_awake(|state, now| state.ask(now, seq)).flatten().map(|(_, _, wait)| wait)
+    }
+
+    /// The answer to that message is of no use. Returns whether it was the newest.
+    fn unanswered(&self, seq: u64) -> Option<bool> {
+        self.group.cell.if_awake(|state, now| state.unanswered(now, seq, Span::secs(1)))
+    }
+
+    /// A lease of as many tokens, at next to no rate.
+    fn lease(&self, seq: u64, tokens: Ru) -> Heard {
+        let (ttl, renew_after) = (Span::secs(60), Span::secs(30));
+        let terms = LeaseTerms {
+            cap: tokens,
+            fill: tokens,
+            max_fit: Ru::MAX,
+            ttl,
+            renew_after,
+            ..Default::default()
+        };
+        let terms = LeaseTerms { rate: Rate(1), ..terms };
+        self.group.cell.grant(seq, &Grant::Leased(terms), Vec::new(), None)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_admitted_and_refused_counts_once_with_the_lock_and_from_a_purse() {
+    let shared = Shared::new(NodeConfig::default(), None);
+    let alone = Alone::new(&shared);
+    assert!(alone.asks(1).is_some());
+    assert_eq!(alone.lease(1, Ru::whole(100)), Heard::Applied);
+    for round in 1..=2 {
+        for _ in 0..80 {
+            drop(alone.group.try_acquire(Ru::whole(1)));
+        }
+        assert!(alone.group.cell.lending().has_mine(), "they come one after another in a moment");
+        alone.group.state();
+        let counts = shared.counters.read();
+        assert_eq!((counts.admitted, counts.refused), if round == 1 { (80, 0) } else { (100, 60) });
+    }
+    assert_eq!(alone.group.consumption().throttled, 60);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_is_due_is_asked_for_once_whatever_happens_until_then() {
+    let alone = Alone::new(&Shared::new(NodeConfig::default(), None));
+    let due = || alone.agenda.take_due(usize::MAX).len();
+    for seq in [1, 2] {
+        for _ in 0..100 {
+            alone.group.charge_ru(RuParts::flat(Ru(1)));
+            alone.group.try_acquire(Ru(1)).unwrap_err();
+        }
+        assert_eq!(due(), 1);
+        assert!(alone.asks(seq).is_some());
+        // No answer comes.
+        advance(SECOND).await;
+        alone.group.cell.if_awake(|state, _| state.looked());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_of_no_use_puts_the_next_question_off_also_one_that_was_due() {
+    let alone = Alone::new(&Shared::new(NodeConfig::default(), None));
+    assert_eq!(alone.agenda.take_due(9).len(), 1);
+    assert_eq!(alone.asks(1), Some(Span::secs(1)));
+    advance(SECOND).await;
+    alone.group.cell.if_awake(|state, _| state.looked());
+    assert_eq!(alone.agenda.take_due(9).len(), 1, "it waited long enough for an answer");
+    assert_eq!(alone.unanswered(1), Some(true));
+    assert_eq!(alone.asks(2), None);
+    advance(SECOND).await;
+    assert_eq!(alone.asks(2), Some(Span::secs(1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_of_no_use_to_an_earlier_question_leaves_the_newest_alone() {
+    let alone = Alone::new(&Shared::new(NodeConfig::default(), None));
+    assert!(alone.asks(1).is_some());
+    advance(SECOND).await;
+    assert!(alone.asks(2).is_some());
+    assert_eq!(alone.unanswered(1), Some(false));
+    assert_eq!(alone.lease(2, Ru::whole(1)), Heard::Applied);
+}
+
+/// Where the controller is far away, a group waits long for an answer, also the first time: others have waited for
+/// theirs. What came and is of no use is not waited for.
+#[tokio::test(start_paused = true)]
+async fn a_group_waits_as_long_as_answers_take_and_a_second_after_one_of_no_use() {
+    let shared = Shared::new(NodeConfig::default(), None);
+    shared.answered_within(Span::secs(4));
+    let alone = Alone::new(&shared);
+    assert!(alone.asks(1).is_some_and(|wait| wait >= Span::secs(4)));
+    advance(SECOND / 2).await;
+    assert_eq!(alone.unanswered(1), Some(true));
+    advance(SECOND - Duration::from_millis(1)).await;
+    assert_eq!(alone.asks(2), None);
+    advance(Duration::from_millis(1)).await;
+    assert!(alone.asks(2).is_some());
+}
