@@ -25,11 +25,14 @@ use crate::fake::{Fake, eventually, piped};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
-const G: Ru = Ru::whole(100);
-const SPILL: Ru = Ru::whole(50);
+pub(crate) const G: Ru = Ru::whole(100);
+pub(crate) const SPILL: Ru = Ru::whole(50);
 
 /// Has the fake say to whom `g` demotes while `on`, and do `more` to each answer.
-fn demoting(fake: &Fake, mut more: impl FnMut(&mut v1::GrantEntry) + Send + 'static) -> Arc<AtomicBool> {
+pub(crate) fn demoting(
+    fake: &Fake,
+    mut more: impl FnMut(&mut v1::GrantEntry) + Send + 'static,
+) -> Arc<AtomicBool> {
     let on = Arc::new(AtomicBool::new(true));
     let is_on = Arc::clone(&on);
     fake.state().tamper = Some(Box::new(move |granted: &mut v1::Granted| {
@@ -45,6 +48,11 @@ fn demoting(fake: &Fake, mut more: impl FnMut(&mut v1::GrantEntry) + Send + 'sta
 
 /// `g` holds 100 RU and `spill` 50, and both get nothing more, so that every leaked micro-RU shows.
 fn fixed(fake: &Fake) {
+    fixed_but(fake, |_| {});
+}
+
+/// The same, with `more` done to each answer.
+pub(crate) fn fixed_but(fake: &Fake, mut more: impl FnMut(&mut v1::GrantEntry) + Send + 'static) {
     let mut filled = BTreeSet::new();
     demoting(fake, move |entry| {
         let holds = if entry.group == "g" { G } else { SPILL };
@@ -53,11 +61,12 @@ fn fixed(fake: &Fake) {
         entry.fill_micro_ru = if filled.insert(entry.group.clone()) { holds.0 } else { 0 };
         (entry.ttl_us, entry.renew_after_us, entry.ask_again_us) = (3_600_000_000, 3_000_000_000, 0);
         (entry.ack_now, entry.scarce) = (false, false);
+        more(entry);
     });
 }
 
 /// A client with leases of both groups.
-async fn both(fake: &Fake, g: GroupSpec, spill: GroupSpec) -> (Client, Group, Group) {
+pub(crate) async fn both(fake: &Fake, g: GroupSpec, spill: GroupSpec) -> (Client, Group, Group) {
     fake.group("g", g);
     fake.group("spill", spill);
     let client = piped(fake).connect().await.unwrap();
@@ -67,7 +76,7 @@ async fn both(fake: &Fake, g: GroupSpec, spill: GroupSpec) -> (Client, Group, Gr
     (client, g, spill)
 }
 
-async fn fixed_both(fake: &Fake) -> (Client, Group, Group) {
+pub(crate) async fn fixed_both(fake: &Fake) -> (Client, Group, Group) {
     fixed(fake);
     let usual = GroupSpec::capped(Rate::whole(1_000));
     both(fake, usual.clone(), usual).await

@@ -50,7 +50,9 @@ async fn a_client_that_cannot_be_made_says_why() {
         assert!(matches!(error, ConnectError::Endpoint { .. }), "{endpoint}: {error}");
     }
     let files = ClientFiles { authorities: Some("/nowhere/ca.pem".into()), identity: None };
-    let error = Client::builder(["https://a"], "node-1").tls(files).start().unwrap_err();
+    let plain = Client::builder(["http://a"], "node-1").tls(files.clone());
+    assert!(plain.start().is_ok(), "nothing needs the files");
+    let error = Client::builder(["http://b", "https://a"], "node-1").tls(files).start().unwrap_err();
     assert!(
         matches!(error, ConnectError::Tls(_)) && error.to_string().contains("/nowhere/ca.pem"),
         "{error}"

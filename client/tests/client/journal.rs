@@ -97,6 +97,31 @@ async fn what_was_charged_without_a_permit_survives_a_kill_too() {
     assert_eq!(fake.total("g"), Ru::whole(8));
 }
 
+/// A group that refuses charges nothing, and what it reports of that must not shrink either.
+#[tokio::test(start_paused = true)]
+async fn the_journal_has_whatever_a_report_says_also_of_refusals() {
+    let (before, after) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let fake = Fake::new();
+    fake.group("g", GroupSpec::capped(Rate::whole(1_000)));
+    let client = piped(&fake).journal_dir(before.path()).connect().await.unwrap();
+    let group = client.group("g").await.unwrap();
+    drop(group.acquire(Ru::whole(3), SECOND).await.unwrap());
+    fake.until("it is reported", |state| state.total("g") == Ru::whole(3)).await;
+    for _ in 0..7 {
+        group.try_acquire(Ru::whole(1_000_000)).unwrap_err();
+    }
+    let key = (client.stats().incarnation, "g".to_owned());
+    fake.until("refusals are reported", |state| state.totals[&key].throttled == 7).await;
+    let file = "node-1.journal";
+    std::fs::copy(before.path().join(file), after.path().join(file)).unwrap();
+    drop((client, group));
+
+    let reported = fake.state().totals.remove(&key).unwrap();
+    let _heir = piped(&fake).journal_dir(after.path()).connect().await.unwrap();
+    fake.until("the heir reports", |state| state.totals.contains_key(&key)).await;
+    assert_eq!(fake.state().totals[&key], reported);
+}
+
 /// Every call that charges, in any order: a kill after any of them loses nothing, and nothing is there before it.
 #[tokio::test(start_paused = true)]
 async fn after_every_call_the_journal_has_what_was_charged_and_no_more() {

@@ -7,6 +7,10 @@ mod alone;
 #[cfg(test)]
 mod cancel;
 #[cfg(test)]
+mod debts;
+#[cfg(test)]
+mod demoted;
+#[cfg(test)]
 mod demotion;
 #[cfg(test)]
 mod endpoints;
@@ -16,6 +20,8 @@ mod fake;
 mod fields;
 #[cfg(test)]
 mod grpc;
+#[cfg(test)]
+mod handles;
 #[cfg(test)]
 mod journal;
 #[cfg(test)]
@@ -33,6 +39,8 @@ mod shadow;
 mod shutdown;
 #[cfg(test)]
 mod sleep;
+#[cfg(test)]
+mod start;
 #[cfg(test)]
 mod tokens;
 #[cfg(test)]

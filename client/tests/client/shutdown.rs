@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use tidegate_client::{GroupError, Permit, Refused, Ru};
+use tidegate_client::{Fallback, GroupError, LeaseState, Permit, Refused, Ru, RuParts};
 use tidegate_core::group::GroupSpec;
 use tidegate_core::units::Rate;
+use tokio::time::{Instant, sleep};
 
-use crate::fake::{Fake, client_and_group, eventually, piped};
+use crate::fake::{Fake, State, client_and_group, eventually, piped};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -119,4 +120,61 @@ async fn more_groups_than_fit_one_message_are_all_reported() {
         assert_eq!(fake.total(group.name()), Ru::whole(1), "{}", group.name());
     }
     assert!(fake.state().renews.iter().all(|(_, renew)| renew.entries.len() <= 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_ends_with_the_last_permit_also_with_one_that_took_nothing() {
+    for owes in [false, true] {
+        let fake = Fake::new();
+        let (client, group) = client_and_group(&fake, GroupSpec::capped(Rate::whole(1_000))).await;
+        let permit = if owes { group.owe() } else { group.acquire(Ru::whole(1), SECOND).await.unwrap() };
+        assert_eq!(client.stats().counts.admitted, 1);
+        let ending = tokio::spawn({
+            let client = client.clone();
+            async move { client.shutdown().await }
+        });
+        sleep(SECOND).await;
+        assert!(!ending.is_finished(), "the operation goes on");
+        permit.settle_ru(RuParts::flat(Ru::whole(3)));
+        let settled = Instant::now();
+        let end = ending.await.unwrap();
+        assert_eq!((end.unconfirmed, end.open_permits, settled.elapsed()), (vec![], 0, Duration::ZERO));
+        assert_eq!(fake.total("g"), Ru::whole(3));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_shutdown_nothing_goes_to_the_controller_any_more() {
+    let fake = Fake::new();
+    let (client, group) = client_and_group(&fake, GroupSpec::capped(Rate::whole(1_000))).await;
+    fake.go_down();
+    eventually("the loss is noticed", || !client.is_connected()).await;
+    group.charge_ru(RuParts::flat(Ru::whole(5)));
+    assert_eq!(client.shutdown().await.unconfirmed.len(), 1);
+    let heard = |state: &State| (state.hellos.len(), state.watches.len(), state.goodbyes.len());
+    let before = heard(&fake.state());
+    fake.come_back();
+    sleep(60 * SECOND).await;
+    // The client is held still.
+    assert_eq!((heard(&fake.state()), client.is_connected()), (before, false));
+    assert_eq!(fake.total("g"), Ru::ZERO, "it is said to be unconfirmed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_slept_admits_nothing_after_a_shutdown_whatever_its_fallback() {
+    let fake = Fake::new();
+    let spec = GroupSpec { fallback: Fallback::Unlimited, ..GroupSpec::capped(Rate::whole(1_000)) };
+    fake.group("g", spec);
+    let client = piped(&fake).idle_after(SECOND).connect().await.unwrap();
+    let group = client.group("g").await.unwrap();
+    eventually("it sleeps", || client.stats().awake == 0).await;
+    assert_eq!(client.shutdown().await.unconfirmed, []);
+    // It wakes, and no controller answers: the fallback applies.
+    group.charge_ru(RuParts::flat(Ru::whole(1)));
+    sleep(5 * SECOND).await;
+    assert_eq!(group.state().lease, LeaseState::Expired);
+    assert!(matches!(group.try_acquire(Ru::whole(1)), Err(Refused::ShutDown { .. })));
+    assert!(matches!(group.check(Ru::whole(1)), Err(Refused::ShutDown { .. })));
+    assert!(group.take(Ru::whole(1)).is_none());
+    assert!(matches!(group.acquire(Ru::whole(1), SECOND).await, Err(Refused::ShutDown { .. })));
 }
