@@ -45,10 +45,11 @@ impl Bindings {
         self.count
     }
 
-    /// Adds or replaces one. A binding with neither tenant nor user, or above the limit, is ignored.
+    /// Adds or replaces one. A binding with neither tenant nor user, or one more than the limit, is ignored.
     pub(crate) fn put(&mut self, binding: v1::Binding) -> Result<(), NameError> {
         let group = Bound { name: GroupName::new(&binding.group)?, cell: OnceLock::new() };
-        if self.count >= MAX_BINDINGS || (binding.tenant.is_empty() && binding.user.is_empty()) {
+        let is_full = self.count >= MAX_BINDINGS && !self.has(&binding);
+        if is_full || (binding.tenant.is_empty() && binding.user.is_empty()) {
             return Ok(());
         }
         let replaced = if binding.user.is_empty() {
@@ -60,6 +61,14 @@ impl Bindings {
             self.count = self.count.saturating_add(1);
         }
         Ok(())
+    }
+
+    /// Whether there is one of this tenant and user.
+    fn has(&self, binding: &v1::Binding) -> bool {
+        if binding.user.is_empty() {
+            return self.tenants.contains_key(&binding.tenant);
+        }
+        self.users.get(&binding.user).is_some_and(|tenants| tenants.contains_key(&binding.tenant))
     }
 
     /// Removes one.
@@ -148,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn one_more_than_the_limit_is_ignored_until_another_goes() {
+    fn one_more_than_the_limit_is_ignored_and_those_that_there_are_still_change() {
         let group =
             |bindings: &Bindings, user| bindings.resolve("t", user).map(|bound| bound.name.to_string());
         let mut bindings = Bindings { count: MAX_BINDINGS - 2, ..Bindings::default() };
@@ -157,6 +166,11 @@ mod tests {
         }
         assert_eq!((bindings.len(), group(&bindings, "u").as_deref()), (MAX_BINDINGS, Some("a")));
         assert!(!bindings.users.contains_key("one-more") && !bindings.tenants.contains_key("one-more"));
+        for (tenant, user) in [("t", "u"), ("t", "")] {
+            bindings.put(binding(tenant, user, "b")).unwrap();
+        }
+        let found = ["u", "other"].map(|user| group(&bindings, user));
+        assert_eq!((bindings.len(), found), (MAX_BINDINGS, [Some("b".to_owned()), Some("b".to_owned())]));
         // What goes makes room for another.
         bindings.remove(&binding("t", "u", ""));
         bindings.put(binding("t", "one-more", "c")).unwrap();
