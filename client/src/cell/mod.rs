@@ -298,10 +298,8 @@ impl CellState {
             let refused = self.operations.complete(id, answer.map(|admitted| (now, admitted)), group);
             self.effects.refused += u64::from(refused);
         }
-        let due = self.asking.due(&self.node, now);
-        if !is_closing {
-            self.effects.due = self.asking.announce(due, now);
-        }
+        let due = self.asking.due(&self.node, now).filter(|_| !is_closing);
+        self.effects.due = self.asking.announce(due, now);
         // Once the session knows of a renewal that is due, only the waiters count.
         let due = due.filter(|_| !self.asking.is_announced());
         if let Some(at) = due.into_iter().chain(self.node.look().next_poll()).min()

@@ -161,6 +161,34 @@ async fn after_a_shutdown_nothing_goes_to_the_controller_any_more() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_group_that_wakes_while_its_client_closes_is_reported_and_asks_for_no_lease() {
+    let fake = Fake::new();
+    let client = piped(&fake).idle_after(SECOND).patience(30 * SECOND).connect().await.unwrap();
+    for name in ["a", "b"] {
+        fake.group(name, GroupSpec::capped(Rate::whole(1_000)));
+        client.group(name).await.unwrap();
+    }
+    eventually("both sleep", || client.stats().awake == 0).await;
+    let (a, b) = (client.group("a").await.unwrap(), client.group("b").await.unwrap());
+    let permit = b.acquire(Ru::whole(1), SECOND).await.unwrap();
+    let ending = tokio::spawn({
+        let client = client.clone();
+        async move { client.shutdown().await }
+    });
+    sleep(SECOND).await;
+    let asked = |state: &State| {
+        let entries = state.renews.iter().flat_map(|(_, renew)| &renew.entries);
+        entries.filter(|entry| entry.group == "a").count()
+    };
+    let before = asked(&fake.state());
+    a.charge_ru(RuParts::flat(Ru::whole(5)));
+    sleep(5 * SECOND).await;
+    drop(permit);
+    assert_eq!(ending.await.unwrap().unconfirmed, []);
+    assert_eq!((fake.total("a"), asked(&fake.state())), (Ru::whole(5), before));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_group_that_slept_admits_nothing_after_a_shutdown_whatever_its_fallback() {
     let fake = Fake::new();
     let spec = GroupSpec { fallback: Fallback::Unlimited, ..GroupSpec::capped(Rate::whole(1_000)) };
