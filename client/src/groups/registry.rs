@@ -138,12 +138,14 @@ mod tests {
     use tidegate_core::usage::{Consumption, RuParts, Usage};
 
     use super::*;
+    use crate::cell::Passing;
 
-    /// Has a group forget its debt and give its lease up.
-    fn go_idle(cell: &Arc<GroupCell>) {
+    /// Has a group forget its debt and give its lease up, in these messages.
+    fn go_idle(cell: &Arc<GroupCell>, messages: [u64; 2]) {
         let unlimited =
             Grant::Unlimited { ttl: Span::secs(60), renew_after: Span(0), fallback: Fallback::Stop };
-        for seq in [1, 2] {
+        for seq in messages {
+            cell.heed(Notice::Renew);
             assert!(cell.if_awake(|state, now| state.ask(now, seq)).flatten().is_some());
             assert_eq!(cell.grant(seq, &unlimited, Vec::new(), None), Heard::Applied);
         }
@@ -153,7 +155,7 @@ mod tests {
 
     /// The same, and sleep.
     fn fall_asleep(cell: &Arc<GroupCell>) {
-        go_idle(cell);
+        go_idle(cell, [1, 2]);
         assert!(cell.try_sleep(&cell.consumption()));
     }
 
@@ -190,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_has_more_to_report_or_to_ask_does_not_sleep_and_one_that_woke_stays() {
+    fn a_group_does_not_sleep_while_anything_is_to_come_and_one_that_woke_stays() {
         let config = NodeConfig { idle_after: Span(0), ..NodeConfig::default() };
         let registry = Registry::new(Shared::new(config, None), Arc::default(), 1);
         let cell = registry.get_or_make("g").unwrap();
@@ -201,8 +203,12 @@ mod tests {
         };
         let before = cell.consumption();
         charge(7);
-        go_idle(&cell);
+        go_idle(&cell, [1, 2]);
         assert!(!cell.try_sleep(&before), "less is confirmed than was consumed");
+        let listener = cell.if_awake(|state, _| Passing(state).next_answer());
+        assert!(!cell.try_sleep(&cell.consumption()), "someone waits for an answer");
+        drop(listener);
+        go_idle(&cell, [3, 4]);
         assert!(cell.try_sleep(&cell.consumption()));
         cell.with(|state, now| state.check(now, Ru(1))).unwrap_err();
         assert!(!cell.try_sleep(&cell.consumption()), "it is to ask for a lease");
