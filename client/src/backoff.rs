@@ -40,8 +40,7 @@ impl Backoff {
         if within > 0 {
             return Duration::ZERO;
         }
-        let ceiling =
-            FIRST.saturating_mul(1_u32.checked_shl(rounds.min(16)).unwrap_or(u32::MAX)).min(LONGEST);
+        let ceiling = FIRST.saturating_mul(1_u32.checked_shl(rounds).unwrap_or(u32::MAX)).min(LONGEST);
         rand::random_range(Duration::ZERO..=ceiling)
     }
 
