@@ -304,8 +304,8 @@ impl Group {
     }
 
     /// How long the group takes to pay what it owes on this node and what waits for it, at the rate that it was leased
-    /// last. A refusal cannot say this while the controller gathers tokens for a large operation, in place of a rate.
-    /// `None` before it was leased any.
+    /// last; nothing when there is nothing to pay. A refusal cannot say this while the controller gathers tokens for a
+    /// large operation, in place of a rate. `None` when there is, and the group was never leased any, and while it sleeps.
     pub fn pays_within(&self) -> Option<Duration> {
         let within = self.cell.if_awake(|state, now| {
             let node = state.node_state(now);
