@@ -4,6 +4,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+#[cfg(any(test, all(target_os = "linux", not(feature = "test-util"))))]
+use tidegate_core::slew::READING;
 use tidegate_core::units::{Span, Time};
 use tokio::time::Instant;
 
@@ -99,21 +101,25 @@ impl Clock {
     }
 }
 
+/// Two clocks, read at the same moment; `None` where the process is held up between the readings.
+#[cfg(any(test, all(target_os = "linux", not(feature = "test-util"))))]
+fn together(now: impl Fn() -> Time, raw: impl Fn() -> Time) -> Option<(Time, Time)> {
+    /// Each try takes a tenth of a microsecond: one that fails was interrupted.
+    const TRIES: usize = 3;
+    (0..TRIES).find_map(|_| {
+        let (used, raw) = (now(), raw());
+        (now().since(used) < READING).then_some((used, raw))
+    })
+}
+
 /// The clock of the machine that no time server adjusts.
 #[cfg(all(target_os = "linux", not(any(test, feature = "test-util"))))]
 mod raw {
     use rustix::time::{ClockId, clock_gettime};
-    use tidegate_core::slew::READING;
     use tidegate_core::units::Time;
 
-    /// Each try takes a tenth of a microsecond: one that fails was interrupted.
-    const TRIES: usize = 3;
-
     pub(super) fn beside(now: impl Fn() -> Time) -> Option<(Time, Time)> {
-        (0..TRIES).find_map(|_| {
-            let (used, raw) = (now(), read());
-            (now().since(used) < READING).then_some((used, raw))
-        })
+        super::together(now, read)
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "elsewhere there is none")]
@@ -248,7 +254,31 @@ pub(crate) fn duration(span: Span) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    /// Two clocks of which one is read late would seem to run apart.
+    #[test]
+    fn clocks_are_compared_only_when_nothing_comes_between_their_readings() {
+        let second = Span::secs(1).0;
+        for (held_up, expected) in [(0, Some(0)), (1, Some(1)), (2, Some(2)), (3, None)] {
+            let (reading, raw_reading) = (Cell::new(0), Cell::new(0));
+            // Each try reads this clock before and after the raw one. Held up is the process in the first ones.
+            let now = || {
+                let (turn, is_after) = (reading.get() / 2, reading.get() % 2);
+                reading.set(reading.get() + 1);
+                let took = if turn < held_up { READING } else { Span(READING.0 - 1) };
+                Time(second * turn + is_after * took.0)
+            };
+            let raw = || {
+                raw_reading.set(raw_reading.get() + 1);
+                Time(7 * second * raw_reading.get())
+            };
+            let expected = expected.map(|turn| (Time(second * turn), Time(7 * second * (turn + 1))));
+            assert_eq!(together(now, raw), expected, "held up {held_up} times");
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn the_clock_follows_paused_time() {
