@@ -123,6 +123,21 @@ mod tests {
     }
 
     #[test]
+    fn counters_are_written_in_eight_bytes_each_unless_one_has_no_room_in_that() {
+        let group = GroupName::new("g").unwrap();
+        let narrow = Total::from_words([u128::from(u64::MAX); Total::WORDS]);
+        let bytes = Entry::encode(9, &group, &narrow);
+        assert_eq!(bytes.len(), 8 + 8 * Total::WORDS + 1);
+        for wide in 0..Total::WORDS {
+            let mut words = [1; Total::WORDS];
+            words[wide] <<= 64;
+            let total = Total::from_words(words);
+            let bytes = Entry::encode(9, &group, &total);
+            assert_eq!(Entry::decode(&bytes).map(|entry| entry.total), Some(total));
+        }
+    }
+
+    #[test]
     fn headers_survive_the_round_trip() {
         let header = Header { incarnation: 3, identity: "node-1".into() };
         assert_eq!(Header::decode(&header.encode()), Some(header.clone()));

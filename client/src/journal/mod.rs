@@ -22,7 +22,7 @@ use tidegate_core::usage::Total;
 
 use crate::names::{GroupName, Identity};
 use entry::{Entry, Header};
-use slot::{COPY_BYTES, RECORD_BYTES, Record, copy_offset, decode, encode};
+use slot::{RECORD_BYTES, Record, copy_offset, decode, encode};
 
 /// Most slots in one file, 64 MiB; groups times incarnations not yet reported.
 pub(crate) const MAX_SLOTS: u32 = 65_536;
@@ -282,12 +282,12 @@ fn read_slots(file: &File, path: &Path) -> Result<(Vec<Inherited>, FreeSlots), J
             break;
         }
         free.next = id.saturating_add(1);
-        // The last slot ends after its first copy when the second was never written.
+        // The last slot is short when its first write, which goes to the second copy, was itself cut short.
         record.iter_mut().skip(length).for_each(|byte| *byte = 0);
         let damaged = || JournalError::Damaged { path: path.into(), slot: id };
         match decode(&record) {
             Record::Free => free.reusable.push(id),
-            Record::Damaged if length < COPY_BYTES => free.reusable.push(id),
+            Record::Damaged if length < RECORD_BYTES => free.reusable.push(id),
             Record::Damaged => return Err(damaged()),
             Record::Whole { payload, .. } => {
                 let Entry { incarnation, group, total } = Entry::decode(payload).ok_or_else(damaged)?;

@@ -1,9 +1,15 @@
 //! Journals across simulated kills, torn writes and foreign files.
 
+use std::sync::Arc;
+
+use tidegate_core::node::NodeConfig;
 use tidegate_core::units::Ru;
 use tidegate_core::usage::{Consumption, RuParts};
 
+use super::slot::COPY_BYTES;
 use super::*;
+use crate::groups::GroupCell;
+use crate::shared::Shared;
 
 fn identity() -> Identity {
     Identity::new("node-1").unwrap()
@@ -102,6 +108,78 @@ fn a_first_write_cut_short_at_the_end_of_the_file_is_an_empty_slot() {
     let (journal, inherited) = open(dir.path(), 2);
     assert!(inherited.is_empty());
     assert_eq!(journal.claim(&group("a")).unwrap().id(), SlotId(0));
+}
+
+/// The first write of a slot goes to its second copy, so that the file ends in the middle of that when it is cut short.
+#[test]
+fn a_first_write_cut_short_anywhere_is_an_empty_slot_and_one_that_was_whole_is_damaged() {
+    let dir = tempfile::tempdir().unwrap();
+    for length in [1, COPY_BYTES - 1, COPY_BYTES, COPY_BYTES + 100, RECORD_BYTES - 1] {
+        let (journal, _) = open(dir.path(), 1);
+        journal.file.set_len(offset(SlotId(0))).unwrap();
+        journal.file.write_all_at(&vec![0xee; length], offset(SlotId(0))).unwrap();
+        drop(journal);
+        let (journal, inherited) = open(dir.path(), 2);
+        assert!(inherited.is_empty(), "{length} bytes");
+        let mut slot = journal.claim(&group("a")).unwrap();
+        assert_eq!(slot.id(), SlotId(0), "{length} bytes");
+        journal.write(&mut slot, &group("a"), &total(7)).unwrap();
+        drop(journal);
+        let (journal, inherited) = open(dir.path(), 3);
+        assert_eq!(inherited.iter().map(|i| i.total.ru().clamped()).collect::<Vec<_>>(), [Ru(7)]);
+        journal.drop_slot(inherited[0].slot).unwrap();
+    }
+    let (journal, _) = open(dir.path(), 4);
+    journal.file.write_all_at(&[0xee; RECORD_BYTES], offset(SlotId(0))).unwrap();
+    drop(journal);
+    assert!(matches!(Journal::open(dir.path(), &identity(), 5), Err(JournalError::Damaged { slot: 0, .. })));
+}
+
+#[test]
+fn a_torn_header_falls_back_to_the_one_before() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(open(dir.path(), 100));
+    let (journal, _) = open(dir.path(), 200);
+    // The second header lies in the first copy; half of it is lost.
+    journal.file.write_all_at(&[0xee; 200], 100).unwrap();
+    drop(journal);
+    let (journal, _) = open(dir.path(), 1);
+    assert_eq!(journal.incarnation(), 101);
+}
+
+#[test]
+fn no_more_slots_are_read_or_handed_out_than_there_may_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let (journal, _) = open(dir.path(), 1);
+    journal.file.set_len(offset(SlotId(MAX_SLOTS + 5))).unwrap();
+    journal.file.write_all_at(&[0xee; RECORD_BYTES], offset(SlotId(MAX_SLOTS))).unwrap();
+    drop(journal);
+    let (journal, _) = open(dir.path(), 2);
+    for _ in 0..MAX_SLOTS {
+        assert!(journal.claim(&group("a")).unwrap().id().0 < MAX_SLOTS);
+    }
+    assert!(matches!(journal.claim(&group("a")), Err(JournalError::Full { .. })));
+}
+
+#[test]
+fn every_write_that_fails_is_counted_and_work_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut journal, _) = open(dir.path(), 1);
+    let name = group("a");
+    let slot = journal.claim(&name).unwrap();
+    let only_read = File::open(&journal.path).unwrap();
+    let file = std::mem::replace(&mut journal.file, only_read);
+    let shared = Shared::new(NodeConfig::default(), Some(journal));
+    let cell = GroupCell::new(0, name, Arc::clone(&shared), Arc::default(), Some(slot));
+    for failures in 1..=3 {
+        let charged = RuParts::flat(Ru(5));
+        let actual = Consumption { charged, operations: 1, ..Consumption::default() };
+        cell.with(|state, now| state.charge(now, &actual));
+        assert_eq!(shared.counters.journal_failures.get(), failures);
+    }
+    assert_eq!(cell.consumption().ru().clamped(), Ru(15), "work goes on");
+    drop((cell, shared, file));
+    assert!(open(dir.path(), 2).1.is_empty());
 }
 
 #[test]
