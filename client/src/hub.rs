@@ -180,6 +180,7 @@ mod tests {
         hub.compare_clocks((Time(0), Time(0)));
         hub.compare_clocks((Time(1_000_500), Time(1_000_000)));
         assert_eq!(hub.shared.slewed_by(), None, "500 ppm are allowed");
+        assert!(cell.if_awake(|state, now| state.ask(now, 2)).flatten().is_none(), "nothing is asked for it");
         // Slow by 2,000 ppm, and then by a twelfth: a lease of ten seconds would be used for almost eleven.
         hub.compare_clocks((Time(1_998_500), Time(2_000_000)));
         assert!(hub.shared.slewed_by().is_some_and(|ppm| (2_000..=2_200).contains(&ppm)));

@@ -307,6 +307,7 @@ mod tests {
             ("tidegate-definitions 1 web-1\ng rate 0\n", "lines"),
             ("tidegate-definitions 1 web-1\ng rate 99999999999999999999\n", "lines"),
             ("tidegate-definitions 1 web-1\ng part 5\n", "lines"),
+            ("tidegate-definitions 1 web-1\ng unlimitef\n", "lines"),
             ("tidegate-definitions 1 web-1\nno/name unlimited\n", "lines"),
         ] {
             let refused = parse(&sealed(body), &identity()).unwrap_err();
@@ -329,6 +330,10 @@ mod tests {
         let length = fs::metadata(dir.path().join("web-1.definitions")).unwrap().len();
         assert!(length < MAX_BYTES, "{length}");
         assert_eq!(Known::open(dir.path(), &identity()).lock().fallbacks.len(), MAX_KEPT);
+        // What is kept changes all the same.
+        let first = name(&format!("{long}-0"));
+        known.hear(&first, &unlimited(Fallback::Rate(Rate(5))));
+        assert_eq!(known.of(&first), Some(Fallback::Rate(Rate(5))));
     }
 
     #[test]
@@ -351,6 +356,11 @@ mod tests {
         assert!(read(&file, &identity()).unwrap().is_empty());
         fs::create_dir(&file).unwrap();
         assert!(read(&file, &identity()).unwrap_err().contains("cannot be read"));
+        let other = dir.path().join("other");
+        fs::write(&other, "").unwrap();
+        assert!(
+            read(&other.join("web-1.definitions"), &identity()).unwrap_err().contains("cannot be opened")
+        );
     }
 
     #[test]

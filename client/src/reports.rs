@@ -233,6 +233,8 @@ impl Reports {
 
 #[cfg(test)]
 mod tests {
+    mod refusals;
+
     use std::path::Path;
     use std::time::Duration;
 

@@ -184,7 +184,18 @@ mod tests {
         put("tdg_1.abc\n", 0o644);
         let refused = token.bearer().unwrap_err().to_string();
         assert!(refused.contains("chmod 600") && !refused.contains("tdg_1"), "{refused}");
-        for wrong in ["hunter2", "", "tdg_1.hunter2\ntdg_2", "tdg_\u{7f}hunter2"] {
+        let no_tokens = [
+            "hunter2",
+            "",
+            "tdg_1.hunter2\ntdg_2",
+            "tdg_\u{7f}hunter2",
+            "tdg_1. hunter2",
+            "a.hunter2.b",
+            "eyhunter2",
+            "eyhunter2.b",
+            "eya.b.c.hunter2",
+        ];
+        for wrong in no_tokens {
             put(wrong, 0o600);
             let refused = token.bearer().unwrap_err().to_string();
             assert!(refused.contains("holds no token") && !refused.contains("hunter2"), "{refused}");
@@ -200,5 +211,24 @@ mod tests {
         assert_eq!(token.bearer(), Token::text("tdg_2.abc").bearer());
         let shown = format!("{value:?} {token:?} {:?}", Token::text("tdg_1.abc"));
         assert!(!shown.contains("abc") && shown.contains("redacted"), "{shown}");
+    }
+
+    #[test]
+    fn a_file_of_root_may_be_for_a_group_and_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        write(&path, "tdg_1.abc").unwrap();
+        let is_root = std::fs::metadata(&path).unwrap().uid() == 0;
+        let mode = |mode| {
+            set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            Token::text_in(&path)
+        };
+        if is_root {
+            assert!(mode(0o640).is_ok());
+            assert!(matches!(mode(0o644), Err(TokenError::Exposed { mode: 0o644, .. })));
+            std::os::unix::fs::chown(&path, Some(65_534), None).unwrap();
+        }
+        assert!(matches!(mode(0o640), Err(TokenError::Exposed { mode: 0o640, .. })));
+        assert!(mode(0o600).is_ok());
     }
 }

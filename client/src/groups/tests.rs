@@ -1,5 +1,8 @@
 //! What a group asks and counts, as its client sees it.
 
+#[cfg(test)]
+mod words;
+
 use std::time::Duration;
 
 use tidegate_core::exchange::{Grant, LeaseTerms};

@@ -145,4 +145,36 @@ mod tests {
         let storage = counter.as_storage();
         assert_eq!((storage.read_bytes, storage.write_bytes), (40, 100));
     }
+
+    /// Takes one buffer after the other.
+    struct OneByOne(Vec<u8>);
+
+    impl AsyncWrite for OneByOne {
+        fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+            self.0.extend(buf);
+            Poll::Ready(Ok(buf.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_written_from_several_buffers_at_once_is_counted_where_that_is_possible() {
+        let counter = IoCounter::default();
+        let buffers = [io::IoSlice::new(&[1; 30]), io::IoSlice::new(&[2; 12])];
+        let mut at_once = Counted::new(Vec::new(), counter.clone());
+        assert!(at_once.is_write_vectored());
+        assert_eq!(at_once.write_vectored(&buffers).await.unwrap(), 42);
+        assert_eq!((counter.as_storage().write_bytes, at_once.into_inner().len()), (42, 42));
+        let mut one_by_one = Counted::new(OneByOne(Vec::new()), counter.clone());
+        assert!(!one_by_one.is_write_vectored());
+        let written = one_by_one.write_vectored(&buffers).await.unwrap();
+        assert_eq!((written, counter.as_storage().write_bytes), (30, 72));
+    }
 }

@@ -91,4 +91,23 @@ mod tests {
             assert!((100_000..200_000).contains(&usage.write_bytes), "{usage:?}");
         }
     }
+
+    #[test]
+    fn bytes_are_those_of_the_work_and_not_of_what_the_thread_did_before() {
+        // Some kernels and sandboxes do not offer it.
+        let offered = std::fs::read("/proc/thread-self/io").is_ok();
+        assert_eq!(thread_io().is_some(), offered);
+        if !offered {
+            return;
+        }
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().to_owned();
+        let ((), usage) = measure_with_io(|| file.write_all(&[7; 300_000]).unwrap());
+        assert!((300_000..310_000).contains(&usage.write_bytes) && usage.read_bytes < 10_000, "{usage:?}");
+        let (read, usage) = measure_with_io(|| std::fs::read(&path).unwrap().len());
+        assert!((300_000..310_000).contains(&usage.read_bytes) && usage.write_bytes < 10_000, "{usage:?}");
+        assert_eq!(read, 300_000);
+        let ((), usage) = measure_with_io(|| ());
+        assert!(usage.read_bytes < 10_000 && usage.write_bytes < 10_000, "{usage:?}");
+    }
 }

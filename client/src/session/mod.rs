@@ -7,6 +7,9 @@
 pub(crate) mod convert;
 mod inbound;
 mod outbound;
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -88,6 +88,9 @@ mod tests {
             (0..200).for_each(|_| estimator.learn(Ru(actual)));
             assert_eq!(estimator.cost(&parts), Ru(actual));
         }
+        for (first, sound) in [(Ru(i64::MAX), Ru::MAX), (Ru(-1), Ru::ZERO)] {
+            assert_eq!(Estimator::new(Estimate::Adaptive(first)).cost(&parts), sound);
+        }
         let fixed = Estimator::new(Estimate::Fixed(Ru(9)));
         fixed.learn(Ru(100));
         assert_eq!(fixed.cost(&parts), Ru(9));

@@ -107,6 +107,17 @@ mod tests {
     }
 
     #[test]
+    fn a_time_that_is_over_is_told_of_a_fixed_window_and_not_of_one_that_rolls() {
+        for (rolls, resets_in, told) in
+            [(true, 0, false), (true, 1, true), (false, 0, true), (false, 1, true)]
+        {
+            let quota = QuotaLeft { rolls, resets_in: Span(resets_in), ..QuotaLeft::default() };
+            let [_, limit] = written(&quota, None);
+            assert_eq!(limit.contains(";t="), told, "rolls: {rolls}, {resets_in}: {limit}");
+        }
+    }
+
+    #[test]
     fn a_pause_that_ends_before_the_window_leaves_the_window_out() {
         let quota = QuotaLeft { resets_in: Span::secs(30), ..QuotaLeft::default() };
         for (pause_ms, has_window) in [(1, false), (29_000, false), (29_001, true), (30_000, true)] {

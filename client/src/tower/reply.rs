@@ -136,6 +136,9 @@ pub(super) fn whole(pause: Duration, unit_ns: u128) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+    use http_body::Body as _;
+    use http_body_util::Empty;
     use tidegate_core::quota::Unit;
 
     use super::*;
@@ -164,15 +167,21 @@ mod tests {
     fn refusals_have_their_codes_and_pauses() {
         for (refused, status, code, seconds) in refusals() {
             let reason = Denied::Refused(refused);
-            let header = |response: &Response<GovernedBody<()>>, name: &str| {
+            let header = |response: &Response<GovernedBody<Empty<Bytes>>>, name: &str| {
                 response.headers().get(name).map(|value| value.to_str().unwrap().to_owned())
             };
-            let http = denied::<()>(&reason, None, false);
+            let http = denied::<Empty<Bytes>>(&reason, None, false);
             assert_eq!(http.status(), status, "{reason:?}");
             assert_eq!(header(&http, "retry-after").as_deref(), seconds);
             assert_eq!(header(&http, "x-ru-charge").as_deref(), Some("0"));
-            let grpc = denied::<()>(&reason, None, true);
+            assert_eq!(header(&http, "content-type").as_deref(), Some("text/plain; charset=utf-8"));
+            assert_eq!(header(&http, "retry-after-ms"), None);
+            assert!(!http.body().is_end_stream());
+            let grpc = denied::<Empty<Bytes>>(&reason, None, true);
             assert_eq!(grpc.status(), 200);
+            assert_eq!(header(&grpc, "content-type").as_deref(), Some("application/grpc"));
+            // A response of headers alone.
+            assert!(grpc.body().is_end_stream());
             assert_eq!(header(&grpc, "grpc-status"), Some(code.to_string()));
             assert!(header(&grpc, "grpc-message").unwrap().contains('g'));
             assert_eq!(header(&grpc, "retry-after-ms").is_some(), seconds.is_some());

@@ -5,7 +5,13 @@ mod admission;
 #[cfg(test)]
 mod alone;
 #[cfg(test)]
+mod answers;
+#[cfg(test)]
 mod cancel;
+#[cfg(test)]
+mod chains;
+#[cfg(test)]
+mod counting;
 #[cfg(test)]
 mod debts;
 #[cfg(test)]
@@ -19,13 +25,19 @@ mod fake;
 #[cfg(test)]
 mod fields;
 #[cfg(test)]
+mod governed;
+#[cfg(test)]
 mod grpc;
 #[cfg(test)]
 mod handles;
 #[cfg(test)]
 mod journal;
 #[cfg(test)]
+mod keeping;
+#[cfg(test)]
 mod limits;
+#[cfg(test)]
+mod links;
 #[cfg(test)]
 mod messages;
 #[cfg(test)]
@@ -45,3 +57,5 @@ mod start;
 mod tokens;
 #[cfg(test)]
 mod tower;
+#[cfg(test)]
+mod watches;

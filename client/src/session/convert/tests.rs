@@ -1,5 +1,7 @@
 //! Each field of a message, and the ends of its range.
 
+mod ranges;
+
 use tidegate_core::exchange::Held;
 
 use super::*;

@@ -2,6 +2,7 @@
 //! ([`listen`]) or over in-memory channels ([`piped`]), which work under paused time.
 
 mod reach;
+mod through;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ use tokio_stream::{Stream, StreamExt as _};
 use tonic::Status;
 
 pub(crate) use reach::{Pipe, client_and_group, eventually, listen, piped};
+pub(crate) use through::Through;
 pub(crate) use wire::charged;
 use wire::{ask, grant_entry};
 
