@@ -17,6 +17,8 @@ pub(crate) mod rivals;
 pub(crate) mod sessions;
 pub mod standing;
 pub(crate) mod succession;
+#[cfg(test)]
+mod tests;
 pub(crate) mod view;
 pub(crate) mod waits;
 

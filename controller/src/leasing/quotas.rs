@@ -389,6 +389,8 @@ impl Leasing {
 }
 
 #[cfg(test)]
+mod row_tests;
+#[cfg(test)]
 mod story;
 
 #[cfg(test)]

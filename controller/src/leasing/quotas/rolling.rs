@@ -65,7 +65,7 @@ impl StoredCells {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use tidegate_core::engine::EngineConfig;
     use tidegate_core::exchange::{Ask, Grant, Spending};
     use tidegate_core::group::{ClientId, GroupSpec};
@@ -80,19 +80,19 @@ mod tests {
     const SECOND: u64 = 1_000_000;
 
     /// A controller with a quota, its disk, and both clocks.
-    struct Room {
-        engine: Engine,
-        quotas: Quotas,
-        quota: Quota,
-        disk: BTreeMap<GroupId, StoredWindow>,
-        now: Time,
-        unix_us: u64,
+    pub(in crate::leasing::quotas) struct Room {
+        pub(in crate::leasing::quotas) engine: Engine,
+        pub(in crate::leasing::quotas) quotas: Quotas,
+        pub(in crate::leasing::quotas) quota: Quota,
+        pub(in crate::leasing::quotas) disk: BTreeMap<GroupId, StoredWindow>,
+        pub(in crate::leasing::quotas) now: Time,
+        pub(in crate::leasing::quotas) unix_us: u64,
         /// How long leases of before a start last.
-        leased: Span,
+        pub(in crate::leasing::quotas) leased: Span,
     }
 
     impl Room {
-        fn new(text: &str) -> Self {
+        pub(in crate::leasing::quotas) fn new(text: &str) -> Self {
             let quota = Quota::parse(text).unwrap();
             let engine = Engine::new(Time(0), EngineConfig::default());
             let quotas = Quotas::default();
@@ -104,7 +104,7 @@ mod tests {
         }
 
         /// Another controller on the same disk, whose clock begins at zero.
-        fn starts(&mut self) {
+        pub(in crate::leasing::quotas) fn starts(&mut self) {
             self.now = Time(0);
             self.engine = Engine::new(self.now, EngineConfig::default());
             let (amount, quota_unit) = (Some(self.quota.amount), self.quota.unit);
@@ -118,34 +118,34 @@ mod tests {
             self.quotas = Quotas::go_on(leased, self.unix_us, rows, defined, &mut self.engine);
         }
 
-        fn pass(&mut self, seconds: u64) {
+        pub(in crate::leasing::quotas) fn pass(&mut self, seconds: u64) {
             let us = seconds * SECOND;
             (self.now, self.unix_us) = (self.now.after(Span(us)), self.unix_us + us);
             self.engine.expire(self.now);
         }
 
-        fn write(&mut self, taken: Taken) {
+        pub(in crate::leasing::quotas) fn write(&mut self, taken: Taken) {
             self.disk.extend(taken.rows.iter().cloned());
             taken.gone.iter().for_each(|group| drop(self.disk.remove(group)));
             self.quotas.stored(&mut self.engine, taken);
         }
 
-        fn flush(&mut self) {
+        pub(in crate::leasing::quotas) fn flush(&mut self) {
             let taken = self.quotas.take(&mut self.engine, self.now, self.unix_us);
             self.write(taken);
         }
 
-        fn stop(&mut self) {
+        pub(in crate::leasing::quotas) fn stop(&mut self) {
             let taken = self.quotas.last(&self.engine, self.now, self.unix_us);
             self.write(taken);
         }
 
-        fn view(&self) -> QuotaView {
+        pub(in crate::leasing::quotas) fn view(&self) -> QuotaView {
             self.engine.quota_view(GROUP, self.now).unwrap()
         }
 
         /// A node takes a share, uses all of it, says so and goes.
-        fn uses_some(&mut self, client: u64) -> Ru {
+        pub(in crate::leasing::quotas) fn uses_some(&mut self, client: u64) -> Ru {
             let load = Rate::whole(100);
             let ask = Ask { demand: load, backlog: Ru::whole(90), largest: Ru::whole(1), ..Ask::default() };
             let answer = self.engine.renew(self.now, ClientId(client), GROUP, 1, &ask, None);

@@ -1,0 +1,5 @@
+//! Tests of leasing by the interfaces of its modules.
+
+mod clients;
+mod held;
+mod others;
