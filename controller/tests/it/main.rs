@@ -72,6 +72,8 @@ mod recoveries;
 #[cfg(test)]
 mod recovery;
 #[cfg(test)]
+mod renewals;
+#[cfg(test)]
 mod replays;
 #[cfg(test)]
 mod requests;
