@@ -90,6 +90,8 @@ mod sessions;
 #[cfg(test)]
 mod signer;
 #[cfg(test)]
+mod starts;
+#[cfg(test)]
 mod statements;
 #[cfg(test)]
 mod support;
