@@ -40,6 +40,8 @@ mod flips;
 #[cfg(test)]
 mod folding;
 #[cfg(test)]
+mod heeded;
+#[cfg(test)]
 mod history;
 #[cfg(test)]
 mod http2;
