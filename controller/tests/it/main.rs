@@ -40,6 +40,8 @@ mod flips;
 #[cfg(test)]
 mod folding;
 #[cfg(test)]
+mod glance;
+#[cfg(test)]
 mod heeded;
 #[cfg(test)]
 mod history;
