@@ -167,3 +167,6 @@ fn subject(watch: &Watch) -> String {
 fn json(watch: &Watch) -> String {
     serde_json::to_string(&watch.text()).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

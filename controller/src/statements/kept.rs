@@ -129,3 +129,6 @@ fn load_runaways(store: &dyn Store) -> Result<Runaways, StoreError> {
     })?;
     Ok(runaways)
 }
+
+#[cfg(test)]
+mod tests;

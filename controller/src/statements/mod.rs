@@ -8,6 +8,8 @@ mod reports;
 pub(crate) mod rules;
 pub mod runaways;
 mod statistics;
+#[cfg(test)]
+mod testing;
 pub mod watches;
 
 pub use recent::Range;

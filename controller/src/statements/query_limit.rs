@@ -221,6 +221,33 @@ mod tests {
     }
 
     #[test]
+    fn limits_hold_with_both_ends_of_their_ranges_and_each_alone() {
+        let exec = |exec_elapsed_us| v1::QueryLimit { exec_elapsed_us, rows: 0, ..kill() };
+        let watch = |watch_us| v1::QueryLimit { watch: "similar".into(), watch_us, ..kill() };
+        for text in [
+            exec(10_000),
+            exec(2_592_000_000_000),
+            v1::QueryLimit { ru: "0.000001".into(), rows: 0, ..kill() },
+            v1::QueryLimit { rows: 1, ..kill() },
+            v1::QueryLimit { rows: MAX_ROWS_LIMIT, ..kill() },
+            watch(1_000),
+            watch(WATCH_RANGE.1.0),
+        ] {
+            assert_eq!(QueryLimit::parse(&text).unwrap().text(), text);
+        }
+    }
+
+    #[test]
+    fn each_action_has_a_name_and_one_without_its_group_asks_for_it() {
+        for name in Action::NAMES {
+            let group = if name == "switch_group" { "slow" } else { "" };
+            assert_eq!(Action::parse("", name, group).unwrap().unwrap().as_str(), name);
+        }
+        let missing = Action::parse("", "switch_group", "").unwrap_err().to_string();
+        assert!(missing.contains("needs the group to switch to"), "{missing}");
+    }
+
+    #[test]
     fn bad_fields_are_refused_by_name() {
         let table: Vec<(&str, v1::QueryLimit)> = vec![
             ("query_limit", v1::QueryLimit::default()),

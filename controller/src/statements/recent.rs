@@ -198,6 +198,28 @@ mod tests {
             assert_eq!(counted(&recent, range, NOON), [(1, 1)]);
             assert_eq!(counted(&recent, range, NOON + 48 * HOUR_MS), []);
         }
+        // What was taken away takes no room any more.
+        assert_eq!((recent.minutes.cells, recent.hours.cells), (1, 1));
+    }
+
+    #[test]
+    fn what_was_forgotten_ahead_of_a_clock_that_was_set_back_hides_nothing() {
+        let mut recent = Recent::default();
+        let later = NOON + 48 * HOUR_MS;
+        for row in 0..=u64::try_from(MAX_STATEMENT_CELLS).unwrap() {
+            recent.add(later, row, &calls(1));
+        }
+        for range in [Range::Hour, Range::Day] {
+            assert!(recent.within(range, later).since_unix_ms > later, "a whole span was forgotten");
+        }
+        recent.add(NOON, 1, &calls(1));
+        // Of the present span something may be missing, of the next nothing is.
+        let next = NOON + HOUR_MS;
+        recent.add(next, 1, &calls(2));
+        for range in [Range::Hour, Range::Day] {
+            assert_eq!(counted(&recent, range, next), [(1, 2)], "{range:?}");
+            assert!(recent.within(range, next).since_unix_ms <= next, "{range:?}");
+        }
     }
 
     #[test]

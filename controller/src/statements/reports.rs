@@ -113,3 +113,6 @@ impl StatementCalls<'_> {
         Ok(group)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -95,3 +95,6 @@ impl StatementCalls<'_> {
         self.service.rules_flag().send_modify(|number| *number = number.wrapping_add(1));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -274,6 +274,9 @@ impl Runaways {
 }
 
 #[cfg(test)]
+mod kept_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

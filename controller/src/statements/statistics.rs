@@ -383,6 +383,9 @@ impl Statistics {
 }
 
 #[cfg(test)]
+mod bounds_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

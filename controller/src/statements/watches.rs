@@ -371,6 +371,9 @@ impl Watches {
 }
 
 #[cfg(test)]
+mod full_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::statements::runaways::Found;
