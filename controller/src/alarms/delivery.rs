@@ -69,3 +69,22 @@ fn judged(status: StatusCode) -> Told {
         status => Told::Failed(format!("it answers {status}")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_redirection_asks_for_another_address() {
+        let says = |status| match judged(status) {
+            Told::Failed(reason) => reason,
+            _ => panic!("{status}"),
+        };
+        assert!(says(StatusCode::TEMPORARY_REDIRECT).contains("write the address that it points to"));
+        for status in
+            [StatusCode::INTERNAL_SERVER_ERROR, StatusCode::NOT_FOUND, StatusCode::TOO_MANY_REQUESTS]
+        {
+            assert_eq!(says(status), format!("it answers {status}"));
+        }
+    }
+}

@@ -145,3 +145,6 @@ impl Hook {
         delivery::send(&self.settings, &id, body, self.clock.unix_ms() / 1_000).await
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -152,3 +152,6 @@ pub(super) fn why(service: &Service, key: &Key) -> Option<Why> {
     let present = Present::of(service.clock().unix_ms(), catalog.path(id).iter().filter_map(group));
     Why::of(&present, present.get(&key.group)?, state.leasing.recovery(now).0 > 0)
 }
+
+#[cfg(test)]
+mod tests;

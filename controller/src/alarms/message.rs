@@ -125,3 +125,6 @@ fn word(why: &Why) -> &'static str {
         Why::Renewing => "renewing",
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -87,6 +87,40 @@ fn a_quota_alarms_at_its_levels_and_ends_with_its_window() {
 }
 
 #[test]
+fn a_quota_of_requests_is_spent_when_less_than_one_is_left() {
+    let mut book = Book::new(THRESHOLDS, 9);
+    let mut look = |second, used| {
+        let (unit, amount, resets_in) = (Unit::Requests, Ru::whole(500), Span::secs(9));
+        let facts = Facts::Quota { unit, amount, used: Ru(used), resets_in, rolls: false };
+        said(&book.look(at(second), vec![Seen { group: "a".to_owned(), facts }]))
+    };
+    assert_eq!(look(0, 499_000_000), ["raised quota_high/a"]);
+    assert_eq!(look(1, 499_000_001), ["raised quota_spent/a"]);
+}
+
+/// The points by which a quota has to fall are for alarms that are open.
+#[test]
+fn a_quota_that_is_left_out_holds_at_its_level_and_not_below() {
+    let mut book = Book::new(THRESHOLDS, 1);
+    let mut look = |second, used| {
+        let others = Seen { group: "b".to_owned(), ..quota(used) };
+        said(&book.look(at(second), vec![quota(80), others]))
+    };
+    assert_eq!(look(0, 80), ["raised quota_high/a", "raised more"]);
+    assert_eq!(look(1, 76), [""; 0]);
+    assert_eq!(look(20, 76), ["resolved more"]);
+}
+
+#[test]
+fn what_does_not_hold_right_now_is_not_repeated() {
+    let mut book = Book::new(THRESHOLDS, 9);
+    assert_eq!(said(&book.look(at(0), vec![quota(80)])), ["raised quota_high/a"]);
+    assert_eq!(said(&book.look(at(3_590), vec![quota(80)])), [""; 0]);
+    assert_eq!(said(&book.look(at(3_600), vec![])), [""; 0]);
+    assert_eq!(said(&book.look(at(3_601), vec![quota(80)])), ["still quota_high/a"]);
+}
+
+#[test]
 fn a_recovery_begins_and_ends_at_once_and_what_holds_on_is_repeated() {
     let mut book = Book::new(THRESHOLDS, 9);
     let recovery = |left| Seen { group: String::new(), facts: Facts::Recovery { left: Span(left) } };

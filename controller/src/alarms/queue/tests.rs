@@ -27,7 +27,7 @@ fn a_delivery_is_the_same_until_it_arrives_and_pauses_double_up_to_the_longest()
     queue.push(entry(0, Change::Raised, 2));
     let pauses = [u32::MAX, u32::MAX, u32::MAX, 0].map(|random| pause(&mut queue, random));
     assert_eq!(pauses, [Span::secs(1), Span::secs(2), Span::secs(4), Span::secs(4)]);
-    for _ in 0..40 {
+    for _ in 0..70 {
         pause(&mut queue, u32::MAX);
     }
     assert_eq!((pause(&mut queue, u32::MAX), pause(&mut queue, 0)), (LONGEST_PAUSE, Span::secs(150)));
@@ -51,6 +51,38 @@ fn what_is_too_old_is_given_up_and_counted() {
     assert_eq!(batch.number, 1);
     let (Some(batch), 2) = queue.next(Time(MOST_AGE.0 + 2)) else { panic!() };
     assert_eq!((batch.number, queue.len()), (2, 1));
+}
+
+/// What is over goes first, then the oldest repetition; what is left says all that holds.
+#[test]
+fn a_queue_that_is_full_keeps_its_bound_and_counts_what_it_drops() {
+    let mut queue = Queue::default();
+    let mut dropped = 0;
+    let mut push = |queue: &mut Queue, change, id| {
+        dropped += queue.push(entry(0, change, id));
+        assert!(queue.len() <= MOST_QUEUED);
+        (queue.len(), dropped)
+    };
+    for id in 0..MOST_OPEN {
+        push(&mut queue, Change::Raised, id);
+    }
+    for _ in 0..3 {
+        for id in 0..MOST_OPEN {
+            push(&mut queue, Change::Still, id);
+        }
+    }
+    // Of the repetitions the oldest went, each for one that came.
+    assert_eq!(push(&mut queue, Change::Still, 0), (MOST_QUEUED, 4 * MOST_OPEN + 1 - MOST_QUEUED));
+    let raised = queue.waiting.iter().filter(|entry| matches!(entry.of, Some((Change::Raised, _))));
+    assert_eq!(raised.count(), MOST_OPEN);
+    // An alarm that is over takes its beginning, its repetitions and its end along, and those of no other.
+    let before =
+        queue.waiting.iter().filter(|entry| !matches!(&entry.of, Some((_, id)) if id == "7")).count();
+    push(&mut queue, Change::Resolved, 7);
+    let of = |id: &str| {
+        queue.waiting.iter().filter(|entry| matches!(&entry.of, Some((_, of)) if of == id)).count()
+    };
+    assert_eq!((of("7"), queue.len()), (0, before));
 }
 
 #[test]
