@@ -14,7 +14,7 @@ use crate::fake::{Fake, client_and_group, eventually, piped};
 const HOUR: Duration = Duration::from_secs(3_600);
 
 /// A group that holds 100 RU and gets nothing more, so that every leaked micro-RU shows.
-fn fixed_hundred(fake: &Fake) {
+pub(crate) fn fixed_hundred(fake: &Fake) {
     fake.state().tamper = Some(Box::new(|granted: &mut v1::Granted| {
         for entry in &mut granted.entries {
             (entry.rate, entry.lump_micro_ru) = (0, 0);

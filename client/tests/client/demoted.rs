@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tidegate_client::{Fallback, Group, LeaseState, Permit, Rate, Refused, Ru, RuParts};
+use tidegate_client::{Group, LeaseState, Permit, Rate, Refused, Ru, RuParts};
 use tidegate_core::group::GroupSpec;
 
-use crate::demotion::{G, SPILL, both, demoting, fixed_both, fixed_but};
+use crate::demotion::{G, SPILL, both, fixed_both, fixed_but};
 use crate::fake::{Fake, eventually};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -113,19 +113,6 @@ async fn an_estimate_above_what_fits_waits_in_both_queues_for_what_does() {
         assert_eq!((&**permit.group(), permit.estimate()), (first, if first == "g" { G } else { SPILL }));
         assert_eq!(waiting([&g, &spill]), [0, 0]);
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn without_a_lease_nothing_goes_on_elsewhere_either_when_nobody_waits() {
-    let fake = Fake::new();
-    demoting(&fake, |_| {});
-    let spill = GroupSpec { fallback: Fallback::Unlimited, ..GroupSpec::capped(Rate::whole(10)) };
-    let (_client, g, spill) = both(&fake, GroupSpec::capped(Rate::whole(10)), spill).await;
-    fake.go_down();
-    let ended = |group: &Group| group.state().lease == LeaseState::Expired;
-    eventually("both leases have ended", || ended(&g) && ended(&spill)).await;
-    let refused = g.acquire(Ru::whole(1), Duration::ZERO).await.unwrap_err();
-    assert!(matches!(refused, Refused::Unavailable { .. }), "{refused:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -344,8 +344,10 @@ async fn without_a_lease_nothing_goes_on_elsewhere() {
     assert!(spill.try_acquire(Ru::whole(1)).is_ok(), "it has a fallback");
     assert!(matches!(g.try_acquire(Ru::whole(1)), Err(Refused::Unavailable { .. })));
     assert!(g.take(Ru::whole(1)).is_none() && g.check(Ru::whole(1)).is_err());
-    let refused = g.acquire(Ru::whole(1), SECOND).await.unwrap_err();
-    assert!(matches!(refused, Refused::Unavailable { .. }), "{refused:?}");
+    for wait in [Duration::ZERO, SECOND] {
+        let refused = g.acquire(Ru::whole(1), wait).await.unwrap_err();
+        assert!(matches!(refused, Refused::Unavailable { .. }), "{refused:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,23 +16,14 @@ use tidegate_client::tower::{Estimate, GovernLayer, Subject, UsageRecorder};
 use tidegate_client::{Client, Ru, Usage};
 use tidegate_core::group::GroupSpec;
 use tidegate_core::units::Rate;
-use tidegate_proto::v1;
 use tower::{Layer as _, ServiceExt as _};
 
-use crate::fake::{Fake, eventually, piped};
+use crate::fake::Fake;
+use crate::limits;
 
-/// A client of the group `default`, for which a read costs 1 RU and nothing else costs anything.
+/// A client of the group `default`, for which a read costs 1 RU, and which knows the group already.
 async fn client(fake: &Fake) -> Client {
-    let active = v1::CostTable {
-        name: "reads".into(),
-        version: 1,
-        replicas: 1,
-        ru_per_unit: [("read_requests".to_owned(), "1".to_owned())].into(),
-    };
-    fake.set_cost_tables(v1::CostTables { active: Some(active), shadow: None });
-    fake.group("default", GroupSpec::capped(Rate::whole(1_000)));
-    let client = piped(fake).connect().await.unwrap();
-    eventually("the prices are in force", || client.stats().cost_table.0 == "reads").await;
+    let client = limits::client(fake, GroupSpec::capped(Rate::whole(1_000))).await;
     client.resolve("", "").await.unwrap();
     client
 }

@@ -1,11 +1,14 @@
 //! Consumption across a kill of the node: reported exactly once, under its own incarnation.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
-use tidegate_client::{Client, ConnectError, JournalError, Permit, Ru, RuParts, RuTotal, Total, Usage};
+use tidegate_client::{
+    Client, ConnectError, Group, JournalError, Permit, Ru, RuParts, RuTotal, Total, Usage,
+};
 use tidegate_core::group::GroupSpec;
 use tidegate_core::units::Rate;
 use tidegate_proto::v1;
@@ -73,15 +76,21 @@ async fn consumption_survives_a_kill_exactly_once() {
     assert_eq!(fake.total("g"), Ru::whole(17));
 }
 
+/// A node with a journal, which has reported 3 RU of the group `g`.
+async fn reported(fake: &Fake, journal: &Path) -> (Client, Group) {
+    fake.group("g", GroupSpec::capped(Rate::whole(1_000)));
+    let client = piped(fake).journal_dir(journal).connect().await.unwrap();
+    let group = client.group("g").await.unwrap();
+    drop(group.acquire(Ru::whole(3), SECOND).await.unwrap());
+    fake.until("it is reported", |state| state.total("g") == Ru::whole(3)).await;
+    (client, group)
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_was_charged_without_a_permit_survives_a_kill_too() {
     let (before, after) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let fake = Fake::new();
-    fake.group("g", GroupSpec::capped(Rate::whole(1_000)));
-    let client = piped(&fake).journal_dir(before.path()).connect().await.unwrap();
-    let group = client.group("g").await.unwrap();
-    drop(group.acquire(Ru::whole(3), SECOND).await.unwrap());
-    fake.until("it is reported", |state| state.total("g") == Ru::whole(3)).await;
+    let (client, group) = reported(&fake, before.path()).await;
     fake.state().mute = true;
     fake.go_down();
     eventually("the loss is noticed", || !client.stats().link.connected).await;
@@ -102,11 +111,7 @@ async fn what_was_charged_without_a_permit_survives_a_kill_too() {
 async fn the_journal_has_whatever_a_report_says_also_of_refusals() {
     let (before, after) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let fake = Fake::new();
-    fake.group("g", GroupSpec::capped(Rate::whole(1_000)));
-    let client = piped(&fake).journal_dir(before.path()).connect().await.unwrap();
-    let group = client.group("g").await.unwrap();
-    drop(group.acquire(Ru::whole(3), SECOND).await.unwrap());
-    fake.until("it is reported", |state| state.total("g") == Ru::whole(3)).await;
+    let (client, group) = reported(&fake, before.path()).await;
     for _ in 0..7 {
         group.try_acquire(Ru::whole(1_000_000)).unwrap_err();
     }

@@ -98,7 +98,7 @@ fn has_used_up(client: &Client) -> bool {
 }
 
 /// A client of the group `default`, for which a read costs 1 RU and nothing else costs anything.
-async fn client(fake: &Fake, spec: GroupSpec) -> Client {
+pub(crate) async fn client(fake: &Fake, spec: GroupSpec) -> Client {
     let active = v1::CostTable {
         name: "reads".into(),
         version: 1,

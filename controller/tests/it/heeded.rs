@@ -77,13 +77,19 @@ fn two(hand: &Hand) -> (Arc<Faulty>, Arc<MemoryStore>) {
     (store, copied)
 }
 
-#[test]
-fn a_start_on_a_copy_is_recovered_from_for_its_longest_lease_whichever_start_hears_of_it() {
-    let hand = Hand::default();
-    let (store, copied) = two(&hand);
+/// A start on the store, beside one on the copy whose leases last for 40 seconds.
+fn beside_longer(hand: &Hand) -> (Arc<Faulty>, Service, Service) {
+    let (store, copied) = two(hand);
     let service = hand.start(&store);
     let other = hand.start(&copied);
     lasts(&other, 40);
+    (store, service, other)
+}
+
+#[test]
+fn a_start_on_a_copy_is_recovered_from_for_its_longest_lease_whichever_start_hears_of_it() {
+    let hand = Hand::default();
+    let (store, service, other) = beside_longer(&hand);
     let of_other = seen(&other);
     hand.pass(7 * SECOND);
     assert!(service.leasing().is_news(&of_other) && !service.leasing().is_news(&Seen::default()));
@@ -117,10 +123,7 @@ fn a_start_on_a_copy_is_recovered_from_for_its_longest_lease_whichever_start_hea
 #[test]
 fn what_was_heard_is_forgotten_by_the_one_that_heard_it_when_those_leases_have_ended() {
     let hand = Hand::default();
-    let (store, copied) = two(&hand);
-    let service = hand.start(&store);
-    let other = hand.start(&copied);
-    lasts(&other, 40);
+    let (store, service, other) = beside_longer(&hand);
     heeds(&service, &seen(&other));
     hand.pass(in_use(40) - 1);
     service.accounts().flush().unwrap();
@@ -388,10 +391,7 @@ fn a_raised_epoch_alone_makes_no_recovery_longer() {
 fn the_capacity_recovers_after_a_crash_for_what_was_heard_and_as_long_as_it_lasts() {
     for crashes in [0, in_use(10) + SECOND, in_use(40)] {
         let hand = Hand::default();
-        let (store, copied) = two(&hand);
-        let service = hand.start(&store);
-        let other = hand.start(&copied);
-        lasts(&other, 40);
+        let (store, service, other) = beside_longer(&hand);
         heeds(&service, &seen(&other));
         hand.pass(crashes);
         service.accounts().flush().unwrap();

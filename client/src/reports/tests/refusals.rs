@@ -6,15 +6,18 @@ fn refused() -> v1::RefusedReport {
     v1::RefusedReport { group: "a".into(), ..v1::RefusedReport::default() }
 }
 
+/// A group, of which nothing is reported yet.
+fn one() -> (Vec<Arc<GroupCell>>, Reports) {
+    (cells(&Shared::new(NodeConfig::default(), None), &["a"]), Reports::default())
+}
+
 fn left(reports: &Reports, cells: &[Arc<GroupCell>]) -> Vec<RuTotal> {
     reports.unconfirmed(cells).iter().map(|left| left.ru).collect()
 }
 
 #[test]
 fn a_refusal_speaks_for_its_message_and_those_before_and_for_none_after() {
-    let shared = Shared::new(NodeConfig::default(), None);
-    let cells = cells(&shared, &["a"]);
-    let mut reports = Reports::default();
+    let (cells, mut reports) = one();
     for seq in 1..=3 {
         charge(&cells[0], 5);
         assert_eq!(totals(&reports.collect(seq, &cells, 10)).len(), 1);
@@ -30,9 +33,7 @@ fn a_refusal_speaks_for_its_message_and_those_before_and_for_none_after() {
 
 #[test]
 fn a_total_that_several_messages_carried_is_refused_with_the_first() {
-    let shared = Shared::new(NodeConfig::default(), None);
-    let cells = cells(&shared, &["a"]);
-    let mut reports = Reports::default();
+    let (cells, mut reports) = one();
     charge(&cells[0], 5);
     for seq in 1..=3 {
         assert_eq!(totals(&reports.collect(seq, &cells, 10)), [("a", 5)]);
@@ -47,9 +48,7 @@ fn a_total_that_several_messages_carried_is_refused_with_the_first() {
 
 #[test]
 fn the_oldest_total_is_confirmed_by_its_own_message() {
-    let shared = Shared::new(NodeConfig::default(), None);
-    let cells = cells(&shared, &["a"]);
-    let mut reports = Reports::default();
+    let (cells, mut reports) = one();
     for seq in 1..=3 {
         charge(&cells[0], 5);
         reports.collect(seq, &cells, 10);
