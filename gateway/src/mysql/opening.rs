@@ -112,7 +112,7 @@ impl Opened {
     async fn broken_off(&mut self, error: ProtocolError) -> OpeningError {
         if let Some(packet) = self.machine.farewell(&Refusal::from(&error)) {
             self.link.to_client.add(&packet);
-            self.link.dismiss_client().await;
+            self.link.last_words(false).await;
         }
         error.into()
     }

@@ -192,21 +192,18 @@ impl Link {
         let client = finish(&mut self.to_client, &mut self.client);
         let server = finish(&mut self.to_server, &mut self.server);
         let patience = if server_ended { RESULT } else { GOODBYE };
-        tokio::join!(clock::within(patience, client), clock::within(GOODBYE, server));
-    }
-
-    /// The same to the client alone, for whom there is nothing more: the server is still at something.
-    pub(crate) async fn dismiss_client(&mut self) {
-        clock::within(GOODBYE, finish(&mut self.to_client, &mut self.client)).await;
+        let (_, server) = tokio::join!(clock::within(patience, client), clock::within(GOODBYE, server));
         self.client_ended = true;
-        self.end_server();
+        self.server_ends = if server.is_some() { Goodbye::Told } else { Goodbye::Wanted };
     }
 
-    /// Drops what the server says, as its client was dismissed.
-    pub(crate) fn poll_dismissed(&mut self, cx: &mut Context<'_>) {
+    /// Drops what the server says, as its client is gone. True when there is room for more of it.
+    pub(crate) fn poll_dismissed(&mut self, cx: &mut Context<'_>) -> bool {
+        let full = self.to_client.room() == 0;
         self.to_client = Outbox::default();
         // Nothing is left for the client, and reading shows whether the server takes no more.
         drop(self.poll_write(cx));
+        full
     }
 }
 

@@ -7,6 +7,7 @@
 mod ends;
 mod link;
 mod listening;
+mod outlasting;
 mod pace;
 mod protocol;
 mod waiting;
@@ -73,8 +74,6 @@ struct Killing {
     asking: Option<Later<io::Result<()>>>,
     /// The statement goes on, and its session ends in its place, with this error for the client.
     must_end: Option<Denied>,
-    /// The client is gone already.
-    dismissed: bool,
 }
 
 struct Killed {
@@ -101,6 +100,8 @@ pub(crate) struct Session<P: Protocol> {
     /// Its response goes out first, and then it is counted: the client need not wait for that.
     answered: Option<Finished>,
     killing: Killing,
+    /// The client is gone, or was sent away.
+    dismissed: bool,
     pace: Pace,
     pub(crate) ends: Ends,
 }
@@ -129,54 +130,28 @@ impl<P: Protocol> Session<P> {
             pending: None,
             answered: None,
             killing: Killing::default(),
+            dismissed: false,
             pace: Pace::new(),
         }
     }
 
-    /// Runs to the end. A statement that is under way then is interrupted and settled.
+    /// Runs to the end. A statement that is under way then is interrupted, and settled when it ends.
     pub(crate) async fn run(&mut self) -> Result<End, SessionError<P::Error>> {
         let end = poll_fn(|cx| self.poll(cx)).await;
         if let Some(words) = self.protocol.farewell(&end) {
             self.link.to_client.add(&words);
         }
-        if matches!(end, Ok(End::Runaway(_))) {
-            self.killing.dismissed = true;
-            self.link.dismiss_client().await;
-            // A statement that the server goes on with is charged until it ends.
-            poll_fn(|cx| self.poll_dismissed(cx)).await;
-        }
         let server_is_gone = matches!(end, Ok(End::Server));
         self.link.last_words(server_is_gone).await;
-        self.finish(server_is_gone).await;
-        end
-    }
-
-    /// Ready when the server has come to the end, or is gone.
-    fn poll_dismissed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        loop {
-            let goes_on = matches!(self.poll_server(cx), Ok(None)) && !self.protocol.is_quiet();
-            self.link.poll_dismissed(cx);
-            self.count_answered();
-            if !goes_on {
-                return Poll::Ready(());
-            }
-            if !self.poll_watch(cx) {
-                return Poll::Pending;
-            }
-        }
-    }
-
-    async fn finish(&mut self, server_is_gone: bool) {
-        // The server notices that its client is gone when it writes, which may be hours away.
-        if let Some(interrupt) = self.protocol.leave(&self.shared, server_is_gone)
-            && let Err(error) = interrupt.await
-        {
-            tracing::warn!(%error, "a statement whose client is gone could not be interrupted");
+        self.protocol.leave(&self.shared);
+        if !server_is_gone {
+            self.outlast().await;
         }
         self.count_answered();
         for finished in self.protocol.abandon() {
             self.count(finished);
         }
+        end
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<End, SessionError<P::Error>>> {

@@ -112,8 +112,8 @@ pub(crate) trait Protocol: Sized {
 
     /// The last words for the client; none in the middle of others.
     fn farewell(&self, end: &Result<End, SessionError<Self::Error>>) -> Option<Vec<u8>>;
-    /// The session is over: interrupts what the server may still be at.
-    fn leave(&mut self, shared: &Arc<Self::Shared>, server_is_gone: bool) -> Option<Later<io::Result<()>>>;
+    /// The client is gone.
+    fn leave(&self, _: &Self::Shared) {}
     /// The statements that have not ended.
     fn abandon(&mut self) -> Vec<Finished>;
 }

@@ -17,9 +17,7 @@ impl Killing {
         let Poll::Ready(done) = asking.as_mut().poll(cx) else { return false };
         self.asking = None;
         let (Err(error), Some(killed)) = (done, &self.killed) else { return true };
-        if self.dismissed {
-            tracing::debug!(%error, "a runaway without a client could not be interrupted; it is tried again");
-        } else if killed.asked < MOST_INTERRUPTS || !server_refuses {
+        if killed.asked < MOST_INTERRUPTS || !server_refuses {
             tracing::warn!(%error, "a runaway could not be interrupted; it is tried again");
         } else {
             tracing::warn!(%error, "a runaway could not be interrupted; its session ends");
@@ -59,6 +57,9 @@ impl<P: Protocol> Session<P> {
         let verdict = running.look(counted, progress);
         let spared = in_transaction && running.may_owe();
         self.pace.obey(&verdict, running.cools_down(), spared, running.patience());
+        if self.dismissed {
+            return;
+        }
         if let Verdict::Dies(denied) = verdict {
             if self.protocol.kill(&self.shared, &denied) {
                 self.killing.killed = Some(Killed { denied, asked: 0 });
@@ -75,12 +76,11 @@ impl<P: Protocol> Session<P> {
 
     /// Asks the server for the end of what it is at. Where that is in vain, the client is sent away.
     fn interrupt(&mut self) {
-        let Killing { killed: Some(killed), asking: asking @ None, must_end, dismissed } = &mut self.killing
-        else {
+        let Killing { killed: Some(killed), asking: asking @ None, must_end } = &mut self.killing else {
             return;
         };
         let Some(request) = self.protocol.interrupt(&self.shared) else { return };
-        if killed.asked == MOST_INTERRUPTS && !*dismissed {
+        if killed.asked == MOST_INTERRUPTS {
             tracing::warn!(user = self.login.user, "a runaway survives being interrupted; its session ends");
             *must_end = Some(killed.denied.clone());
         }

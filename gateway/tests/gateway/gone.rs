@@ -4,6 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use tidegate_gateway::Config;
 use tidegate_test_servers::ROOT;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -12,6 +13,7 @@ use tokio::task::block_in_place;
 use tokio::time::{Instant, timeout};
 
 use crate::common::eventually;
+use crate::postgres::stage::{login, used, value};
 use crate::scene::{Scene, message, packet};
 
 /// Bytes taken or sent before a peer is gone.
@@ -111,11 +113,14 @@ async fn a_client_that_vanishes_while_it_waits_for_admission_waits_no_longer() {
 
 /// A raw session that has just sent a statement.
 async fn asked(scene: &Scene, sql: &str) -> TcpStream {
-    let sql = sql.as_bytes();
-    let bytes = scene.pick(message(b'Q', &[sql, b"\0"].concat()), packet(0, &[b"\x03", sql].concat()));
     let mut session = scene.raw().await;
-    session.write_all(&bytes).await.unwrap();
+    session.write_all(&question(scene, sql)).await.unwrap();
     session
+}
+
+fn question(scene: &Scene, sql: &str) -> Vec<u8> {
+    let sql = sql.as_bytes();
+    scene.pick(message(b'Q', &[sql, b"\0"].concat()), packet(0, &[b"\x03", sql].concat()))
 }
 
 /// A table of texts for ann and for those sessions.
@@ -123,7 +128,7 @@ async fn table(scene: &Scene) {
     scene.open_to_raw().await;
     assert_eq!(scene.says("create table t (a text)").matches("ERROR").count(), 0);
     if let Scene::Postgres(stage) = scene {
-        let root = crate::postgres::stage::login(stage.postgres.port(), "shop", ROOT).await;
+        let root = login(stage.postgres.port(), "shop", ROOT).await;
         root.batch_execute("grant all on t to raw").await.unwrap();
     }
 }
@@ -133,6 +138,13 @@ const SLOW: [&str; 2] = [
     "insert into t select 'slow' from pg_sleep(2)",
     "insert into t select 'slow' from dual where sleep(2) = 0",
 ];
+
+fn hours(scene: &Scene) -> &'static str {
+    scene.pick(
+        "insert into t select 'hours' from pg_sleep(7200)",
+        "insert into t select 'hours' from dual where sleep(7200) = 0",
+    )
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_client_sent_is_done_though_it_says_no_more() {
@@ -174,15 +186,76 @@ async fn what_a_client_sent_is_done_though_it_says_no_more() {
 async fn the_statement_of_a_client_that_closes_is_killed_where_that_is_wanted() {
     for scene in Scene::both(|config| config.kill_abandoned = true).await {
         table(&scene).await;
-        let hours = scene.pick(
-            "insert into t select 'hours' from pg_sleep(7200)",
-            "insert into t select 'hours' from dual where sleep(7200) = 0",
-        );
-        let session = asked(&scene, hours).await;
+        let session = asked(&scene, hours(&scene)).await;
         eventually("it runs", async || scene.sessions("raw").await == 1).await;
         drop(session);
         eventually("it is killed", async || scene.sessions("raw").await == 0).await;
         assert_eq!(scene.says("select count(*) from t"), "0\n", "{}", scene.name());
+    }
+}
+
+/// PostgreSQL forgets a request that comes before its process has read the statement.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_that_the_server_begins_late_is_killed_too() {
+    let [scene, _] = Scene::both(|config| config.kill_abandoned = true).await;
+    let Scene::Postgres(stage) = &scene else { panic!("the first is PostgreSQL") };
+    table(&scene).await;
+    let mut session = scene.raw().await;
+    let root = stage.direct().await;
+    let process = value(&root, "select pid from pg_stat_activity where usename = 'raw'").await;
+    let signal = |signal| {
+        let pid = Pid::from_raw(process.parse().unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+    };
+    signal(Signal::STOP);
+    session.write_all(&question(&scene, hours(&scene))).await.unwrap();
+    drop(session);
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    signal(Signal::CONT);
+    eventually("it is killed", async || scene.sessions("raw").await == 0).await;
+    assert_eq!(scene.says("select count(*) from t"), "0\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_survives_the_end_of_its_client_is_charged_to_its_own_end() {
+    let [scene, _] = Scene::both(|config| config.kill_abandoned = true).await;
+    let Scene::Postgres(stage) = &scene else { panic!("the first is PostgreSQL") };
+    scene.group("1000000").await;
+    // Wherever a request to interrupt it comes, it is caught.
+    let mut stubborn = scene.client(
+        "do $$ begin for n in 1..8 loop
+            begin perform pg_sleep(2); exception when query_canceled then null; end;
+            begin perform count(*) from generate_series(1, 300000); exception when query_canceled then null; end;
+        end loop; end $$",
+    );
+    let stubborn = stubborn.spawn().unwrap();
+    eventually("it runs", async || scene.sessions("ann").await == 1).await;
+    end(stubborn);
+    let admin = stage.admin().await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let then = used(&admin, "anns").await;
+    eventually("it comes to its end", async || scene.sessions("ann").await == 0).await;
+    eventually("what it went on with is charged", async || used(&admin, "anns").await > then + 20.0).await;
+    assert!(scene.settles().await);
+}
+
+/// A request to interrupt ends what the server is at, and not what it comes to next.
+#[tokio::test(flavor = "multi_thread")]
+async fn statements_behind_the_one_that_is_killed_are_killed_too() {
+    for scene in Scene::both(|config| config.kill_abandoned = true).await {
+        let name = scene.name();
+        table(&scene).await;
+        let hours = hours(&scene);
+        let mut session = asked(&scene, hours).await;
+        for _ in 0..2 {
+            session.write_all(&question(&scene, hours)).await.unwrap();
+        }
+        eventually("it runs", async || scene.sessions("raw").await == 1).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        drop(session);
+        eventually("all are killed", async || scene.sessions("raw").await == 0).await;
+        assert_eq!(scene.says("select count(*) from t"), "0\n", "{name}");
+        assert!(scene.settles().await, "{name}");
     }
 }
 

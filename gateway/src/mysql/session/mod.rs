@@ -218,10 +218,6 @@ impl Protocol for MySql {
         self.machine.farewell(&refusal)
     }
 
-    fn leave(&mut self, shared: &Arc<Shared>, server_is_gone: bool) -> Option<Later<io::Result<()>>> {
-        if self.admitted.is_empty() || server_is_gone { None } else { self.interrupt(shared) }
-    }
-
     fn abandon(&mut self) -> Vec<Finished> {
         let ended = self.machine.abandon();
         let finished = ended.iter().filter_map(|ends| self.finished(ends)).collect();

@@ -171,12 +171,10 @@ impl Protocol for Postgres {
         }
     }
 
-    fn leave(&mut self, shared: &Arc<Shared>, _: bool) -> Option<Later<io::Result<()>>> {
+    fn leave(&self, shared: &Shared) {
         if let Some(key) = self.machine.key() {
             shared.cancels.leave(key);
         }
-        self.running()?;
-        self.interrupt(shared)
     }
 
     fn abandon(&mut self) -> Vec<Finished> {
