@@ -111,9 +111,11 @@ fn write(built: &Built, sources: &[(PathBuf, String)]) -> anyhow::Result<Vec<Cha
     }
     let root = built.folder.join("src/lib.rs");
     let switch = include_str!("switch.rs").replace("//!", "//");
-    let attributes = "#[doc(hidden)]\n#[allow(warnings, clippy::all, clippy::pedantic)]";
-    let text = fs::read_to_string(&root)? + &format!("\n{attributes}\npub mod __survey {{\n{switch}\n}}\n");
-    fs::write(root, text)?;
+    let begin = "\n#[doc(hidden)]\n#[allow(warnings, clippy::all, clippy::pedantic)]\npub mod __survey {\n";
+    let text = fs::read_to_string(&root)?;
+    // A root that is left out still holds the switch of the round before.
+    let text = text.split_once(begin).map_or(text.as_str(), |(before, _)| before);
+    fs::write(root, format!("{text}{begin}{switch}\n}}\n"))?;
     Ok(changes)
 }
 
@@ -129,7 +131,7 @@ fn compile(built: &mut Built, targets: &[String]) -> anyhow::Result<BTreeSet<usi
         .env("RUSTFLAGS", "-Awarnings")
         .stderr(Stdio::inherit())
         .output()?;
-    let mut wrong = BTreeSet::new();
+    let (mut wrong, mut said) = (BTreeSet::new(), String::new());
     built.binaries.clear();
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         let Ok(message) = serde_json::from_str::<Value>(line) else { continue };
@@ -138,11 +140,12 @@ fn compile(built: &mut Built, targets: &[String]) -> anyhow::Result<BTreeSet<usi
         }
         if message["message"]["level"] == "error" {
             complaints(built.scratch(), &message["message"], &mut wrong);
+            said += message["message"]["rendered"].as_str().unwrap_or_default();
         }
     }
     ensure!(
         output.status.success() || !wrong.is_empty(),
-        "the build failed, and no change is named where it did"
+        "the build failed, and no change is named where it did:\n{said}"
     );
     Ok(wrong)
 }
