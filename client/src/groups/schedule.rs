@@ -132,14 +132,15 @@ mod tests {
     async fn groups_that_are_due_come_in_turn_and_the_first_contacts_among_them_are_counted() {
         let due = DueSet::default();
         assert!(due.is_empty() && !due.has_first_contact());
-        for (id, contact) in [(3, Contact::Again), (1, Contact::First), (2, Contact::Again)] {
+        let [again, first] = [Contact::Again, Contact::First];
+        for (id, contact) in [(3, again), (1, first), (4, first), (2, again)] {
             due.announce(id, contact);
         }
         assert!(timeout(SOON, due.added()).await.is_ok());
         assert!(!due.is_empty() && due.has_first_contact());
         assert_eq!(due.take(1).collect::<Vec<_>>(), [3]);
         assert!(due.has_first_contact());
-        assert_eq!(due.take(1).collect::<Vec<_>>(), [1]);
+        assert_eq!(due.take(2).collect::<Vec<_>>(), [1, 4]);
         assert!(!due.has_first_contact() && !due.is_empty());
         assert_eq!(due.take(9).collect::<Vec<_>>(), [2]);
         assert!(due.is_empty());

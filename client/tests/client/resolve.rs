@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_client::{Fallback, GroupError, Refused, Ru};
+use tidegate_client::{Fallback, GroupError, Limits, Refused, Ru};
 use tidegate_core::group::GroupSpec;
 use tidegate_core::units::Rate;
 use tidegate_proto::NOT_GIVEN;
@@ -44,6 +44,25 @@ async fn the_narrowest_binding_pays_and_a_rebinding_reaches_live_handles() {
     .await;
     assert_eq!(client.stats().bindings, 3);
     assert_eq!(client.resolve_now("acme", "bob").unwrap().name().to_string(), "c");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rebinding_that_found_no_place_is_followed_once_there_is_one() {
+    let fake = Fake::new();
+    groups(&fake, &["a", "b"]);
+    fake.bind("acme", "", "a");
+    let client = piped(&fake).limits(Limits { groups: 2, ..Limits::default() }).connect().await.unwrap();
+    let acme = client.resolve("acme", "").await.unwrap();
+    let unknown = client.group_now("unknown").unwrap();
+    fake.bind("acme", "", "b");
+    eventually("there is no place", || {
+        matches!(client.resolve_now("acme", ""), Err(GroupError::TooMany { limit: 2, .. }))
+    })
+    .await;
+    assert_eq!(&**acme.group().name(), "a");
+    drop(unknown);
+    assert!(client.group("unknown").await.is_err());
+    assert_eq!(&**acme.group().name(), "b");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,9 @@
 //! The tower layer around axum and tonic services.
 
+use std::convert::Infallible;
+use std::future::{Ready, ready};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -12,10 +15,11 @@ use tidegate_client::tower::{Estimate, GovernLayer, Subject, UsageRecorder};
 use tidegate_client::{Client, Ru, Usage};
 use tidegate_core::group::GroupSpec;
 use tidegate_core::units::Rate;
+use tokio::time::Instant;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
-use tower::{Layer as _, ServiceExt as _};
+use tower::{Layer as _, Service, ServiceExt as _};
 
 use crate::fake::{Fake, eventually, piped};
 
@@ -85,6 +89,49 @@ async fn a_request_takes_its_estimate_and_gives_back_what_it_did_not_need() {
     assert_eq!(group.state().available, all - charged);
 }
 
+/// Serves only as tower's contract has it: the one that was polled ready, and each time once.
+struct Once {
+    is_ready: bool,
+}
+
+impl Clone for Once {
+    fn clone(&self) -> Self {
+        Self { is_ready: false }
+    }
+}
+
+impl Service<Request<Body>> for Once {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.is_ready = true;
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<Body>) -> Self::Future {
+        assert!(std::mem::take(&mut self.is_ready), "it was not polled ready");
+        ready(Ok(http::Response::new(Body::empty())))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_polled_ready_serves_also_who_had_to_wait() {
+    let fake = Fake::new();
+    let client = governed(&fake, Rate::whole(10)).await;
+    let layer = GovernLayer::new(client.clone()).estimate(Estimate::Fixed(Ru::whole(8)));
+    let mut governed = layer.wait(Duration::from_secs(5)).layer(Once { is_ready: false });
+    let group = client.resolve_now("", "").unwrap();
+    for _ in 0..2 {
+        drop(group.acquire(Ru::whole(8), Duration::from_secs(5)).await.unwrap());
+        let began = Instant::now();
+        let response = governed.ready().await.unwrap().call(Request::new(Body::empty())).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        assert!(began.elapsed() > Duration::from_millis(100), "{:?}", began.elapsed());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn refused_http_requests_get_their_status_and_never_run() {
     let fake = Fake::new();
@@ -140,7 +187,7 @@ async fn a_request_given_up_half_way_is_charged_for_that_half() {
     let client = governed(&fake, Rate::whole(1_000)).await;
     let slow = tower::service_fn(|_: Request<Body>| async {
         std::future::pending::<()>().await;
-        Ok::<_, std::convert::Infallible>(http::Response::new(Body::empty()))
+        Ok::<_, Infallible>(http::Response::new(Body::empty()))
     });
     let service = GovernLayer::new(client.clone()).layer(slow);
     let call = service.oneshot(Request::new(Body::empty()));

@@ -108,6 +108,24 @@ async fn a_change_of_the_past_changes_nothing_and_the_next_stream_goes_on_from_t
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_snapshot_that_broke_off_leaves_nothing_in_the_next() {
+    let scripted = Scripted::new();
+    let client = scripted.client();
+    eventually("it watches", || scripted.streams() == 1).await;
+    let ended = v1::Binding { tenant: "acme".into(), user: String::new(), group: "ended".into() };
+    let part = v1::Snapshot { bindings: vec![ended], more: true, ..v1::Snapshot::default() };
+    let heard = client.counts().watch_events;
+    scripted.say(7, 41, Kind::Snapshot(part));
+    eventually("a part is heard", || client.counts().watch_events > heard).await;
+    scripted.streams.lock().unwrap().clear();
+    eventually("it watches again", || scripted.streams() == 1).await;
+    scripted.say(8, 41, Kind::Snapshot(v1::Snapshot::default()));
+    eventually("it has the whole", || client.stats().revision == 8).await;
+    assert_eq!(client.stats().bindings, 0);
+    assert_eq!(&**client.resolve_now("acme", "").unwrap().name(), "default");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_group_whose_definition_changed_is_asked_for_at_once() {
     let fake = Fake::new();
     let (_client, _group) = client_and_group(&fake, usual()).await;
