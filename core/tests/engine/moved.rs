@@ -45,6 +45,24 @@ fn removed_groups_count_as_levels_until_their_leases_end() {
 }
 
 #[test]
+fn a_group_that_moves_takes_nothing_of_what_its_new_parent_had_saved_before() {
+    let mut engine = Engine::new(at(0), EngineConfig::default());
+    let (parent, mover) = (GroupId(2), GroupId(3));
+    let saves = GroupSpec { burst: Some(Ru::whole(1_000)), ..GroupSpec::capped(Rate::whole(100)) };
+    engine.put_group(at(0), parent, saves).unwrap();
+    engine.put_group(at(0), mover, GroupSpec::capped(Rate::whole(100))).unwrap();
+    let large = |ru| Ask { head: Ru::whole(ru), backlog: Ru::whole(ru), waiting: 1, ..Ask::default() };
+    assert_eq!(leased(engine.renew(at(0), A, parent, 1, &large(1_000), None)).lump, Ru::whole(1_000));
+    engine.release(at(10), A);
+    // The mover has leased as much as the parent has a second, elsewhere, until now.
+    leased(engine.renew(at(9_000), B, mover, 1, &wants(100), None));
+    engine
+        .put_group(at(10_000), mover, GroupSpec { parent: Some(parent), ..GroupSpec::unlimited() })
+        .unwrap();
+    assert_eq!(leased(engine.renew(at(10_010), A, parent, 2, &large(900), None)).lump, Ru::whole(900));
+}
+
+#[test]
 fn who_waits_in_a_group_that_moves_away_holds_nobody_back_where_it_was() {
     let mut engine = engine();
     let mover = GroupId(3);
