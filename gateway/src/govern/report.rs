@@ -164,6 +164,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn while_reports_do_not_arrive_one_waits_and_the_next_has_all_that_was_counted_since() {
+        let away = || Err(Status::unavailable("away"));
+        let told = told(4, [away(), away(), away(), Ok(()), Ok(()), Ok(())]).await;
+        let numbers: Vec<_> = told.iter().map(|(at, seq, templates)| (*at, *seq, templates.len())).collect();
+        assert_eq!(numbers, [(2, 1, 1), (4, 1, 1), (6, 1, 1), (8, 1, 1), (8, 2, 1), (9, 3, 1)]);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_report_is_repeated_under_its_number_before_anything_newer_unless_it_is_refused() {
         let (away, never) = (Status::unavailable("away"), Status::invalid_argument("never"));
         let told = told(3, [Err(away), Ok(()), Err(never), Ok(()), Ok(())]).await;

@@ -212,6 +212,16 @@ mod tests {
                 passed += LOOK_BYTES;
                 assert_eq!(due(&mut pace, began, None, passed).await.0, Due::Bytes);
             }
+            // Another statement is held like the first.
+            pace.obey(&Verdict::Holds, false, false, patience);
+            for _ in 0..looks {
+                due(&mut pace, began, None, passed).await;
+                pace.obey(&Verdict::Holds, false, false, patience);
+            }
+            assert!(!pace.holds());
+            pace.ended();
+            pace.obey(&Verdict::Holds, false, false, patience);
+            assert!(pace.holds(), "{patience:?}");
         }
     }
 }
