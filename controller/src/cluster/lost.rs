@@ -88,7 +88,7 @@ mod tests {
 
     use super::*;
     use crate::definitions::definition::Definition;
-    use crate::store::records::{consumption_bytes, group_key, group_row, ledger_key};
+    use crate::store::records::{consumption_bytes, group_key, group_row, ledger_key, put_json};
     use crate::store::{RedbStore, Write};
 
     fn bytes(ru: i64) -> Vec<u8> {
@@ -131,5 +131,30 @@ mod tests {
         put(&file, 2, [7, 0], [1_000, 10_500]);
         assert_eq!(Lost::between(&file, &log).unwrap().ru, RuTotal(412));
         assert_eq!(Lost::between(&log, &file).unwrap().ru, RuTotal(0), "the other way nothing is lost");
+    }
+    #[test]
+    fn the_newest_changes_and_the_groups_with_most_are_listed_and_all_of_them_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |name: &str| RedbStore::open(&folder.path().join(name)).unwrap();
+        let (file, log) = (open("file"), open("log"));
+        let entry = |id| {
+            let entry = AuditEntry { id, action: format!("change {id}"), ..AuditEntry::default() };
+            put_json(Table::Audit, u64_key(id), &entry).unwrap()
+        };
+        log.commit(&(1..=10).map(entry).collect::<Vec<_>>()).unwrap();
+        file.commit(&(1..=80).map(entry).collect::<Vec<_>>()).unwrap();
+        for id in 10..80 {
+            let group = v1::Group { name: format!("g{id}"), ru_per_sec: "1".into(), ..v1::Group::default() };
+            let definition = Definition::parse(&group).unwrap();
+            let key = ledger_key(ClientId(1), GroupId(id));
+            let row = group_row(GroupId(id), &definition, definition.ttl).unwrap();
+            file.commit(&[row, Write::Put(Table::Ledger, key, bytes(id.into()))]).unwrap();
+        }
+        let lost = Lost::between(&file, &log).unwrap();
+        assert_eq!((lost.changes, lost.ru), (70, RuTotal((10..80).sum())));
+        let newest: Vec<u64> = lost.newest.iter().map(|entry| entry.id).collect();
+        assert_eq!(newest, (31..=80).rev().collect::<Vec<_>>());
+        let most = (30..80).rev().map(|id: u32| (format!("g{id}"), RuTotal(id.into())));
+        assert_eq!(lost.groups, most.collect::<Vec<_>>());
     }
 }

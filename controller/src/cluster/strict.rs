@@ -151,4 +151,14 @@ mod tests {
         resting.thread().unpark();
         resting.join().unwrap();
     }
+    #[test]
+    fn the_first_answer_that_wants_a_beat_wakes_the_thread_that_writes_them() {
+        let gate = Gate::new(FENCE);
+        // This one writes them; its rest is over at once.
+        gate.rest(&Clock::start(), Span(0), &AtomicBool::new(true));
+        gate.want();
+        let clock = Clock::start();
+        park_timeout(duration(Span::secs(60)));
+        assert!(clock.uptime() < Span::secs(60), "it would sleep until the next beat is due anyway");
+    }
 }

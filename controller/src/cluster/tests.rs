@@ -17,6 +17,8 @@ mod operations;
 mod reports;
 mod restored;
 mod session;
+mod set_back;
+mod standby;
 mod streams;
 mod strict;
 mod windows;

@@ -29,23 +29,23 @@ use crate::store::replicated::{
 };
 use crate::store::{RedbStore, Store, StoreError, Table, Write};
 
-const CLOCKS: EngineConfig = EngineConfig { drift_ppm: 1_000, margin: Span::millis(50) };
-const LONGER: Span = Span::secs(30);
+pub(super) const CLOCKS: EngineConfig = EngineConfig { drift_ppm: 1_000, margin: Span::millis(50) };
+pub(super) const LONGER: Span = Span::secs(30);
 /// RU that are counted after the backup.
 const COUNTED: u128 = 7_000_000;
 
-struct Scene {
-    model: Arc<Model>,
-    now: Arc<AtomicU64>,
+pub(super) struct Scene {
+    pub(super) model: Arc<Model>,
+    pub(super) now: Arc<AtomicU64>,
     folder: TempDir,
 }
 
 impl Scene {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { model: Arc::default(), now: Arc::default(), folder: tempfile::tempdir().unwrap() }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
@@ -60,13 +60,13 @@ impl Scene {
         Settings { pause: Arc::new(pause), ..settings }
     }
 
-    fn follow(&self, name: &str) -> Result<Follower, StoreError> {
+    pub(super) fn follow(&self, name: &str) -> Result<Follower, StoreError> {
         let place = Arc::new(FilePlace::new(&self.path(name)));
         Follower::follow(Arc::<Model>::clone(&self.model), "t/", place, self.settings(|| ()), false)
     }
 
     /// A controller that takes the log, with its file.
-    fn leads(&self, name: &str) -> (Arc<ReplicatedStore>, Service) {
+    pub(super) fn leads(&self, name: &str) -> (Arc<ReplicatedStore>, Service) {
         let follower = self.follow(name).unwrap();
         let seen = follower.look().unwrap();
         let store = Arc::new(follower.take(&seen, &owner(name)).unwrap());
@@ -82,7 +82,7 @@ impl Scene {
 
     /// A log that was set back behind the file of `a`, which led it to its end. What `a` stored since: a group with
     /// longer leases, consumption, and its leases at a clean stop.
-    fn set_back(&self) {
+    pub(super) fn set_back(&self) {
         let (store, service) = self.leads("a");
         create(&service, "shop", Span::secs(5));
         let backup = self.model.revision();
@@ -110,11 +110,14 @@ impl Scene {
         }
     }
 
-    fn restore(&self) -> Result<Restored, RestoredError> {
+    pub(super) fn restore(&self) -> Result<Restored, RestoredError> {
         self.restore_while(|| ())
     }
 
-    fn restore_while(&self, meanwhile: impl Fn() + Send + Sync + 'static) -> Result<Restored, RestoredError> {
+    pub(super) fn restore_while(
+        &self,
+        meanwhile: impl Fn() + Send + Sync + 'static,
+    ) -> Result<Restored, RestoredError> {
         self.restoring(Arc::<Model>::clone(&self.model), self.settings(meanwhile)).run()
     }
 
@@ -130,12 +133,12 @@ impl Scene {
     }
 }
 
-fn owner(name: &str) -> Owner {
+pub(super) fn owner(name: &str) -> Owner {
     let instance = rand::random::<u64>().max(1);
     Owner { controller: name.to_owned(), instance, addresses: Vec::new(), fence_ms: 1_000, clean: false }
 }
 
-fn create(service: &Service, name: &str, ttl: Span) {
+pub(super) fn create(service: &Service, name: &str, ttl: Span) {
     let group = v1::Group {
         name: name.to_owned(),
         ru_per_sec: "100".to_owned(),
@@ -145,7 +148,7 @@ fn create(service: &Service, name: &str, ttl: Span) {
     service.definitions().create_group(&Actor::new(None, "here"), &group, false).unwrap();
 }
 
-fn said(store: &dyn Store, key: &[u8]) -> Option<u64> {
+pub(super) fn said(store: &dyn Store, key: &[u8]) -> Option<u64> {
     let rows = store.get(Table::Meta, &[key.to_vec()]).unwrap();
     rows.into_iter().next().flatten().map(|value| number(&value).unwrap())
 }
