@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::leadership::{Leadership, leave};
 use super::presence::{Namesake, Presence, Shown};
 use super::roster::Roster;
-use super::standby::{Standby, Taken, look_every};
+use super::standby::{Before, Standby, Taken, look_every};
 use super::waiting::{View, Waiting};
 use crate::clock::{Clock, duration};
 use crate::config::{ClusterSettings, Config, FENCE_OF_A_CLUSTER};
@@ -57,8 +57,8 @@ struct Turns {
     cluster: ClusterSettings,
     consensus: Arc<dyn Consensus>,
     stopped: flag::Receiver<bool>,
-    /// The start of this process that led last.
-    before: Option<u64>,
+    /// The last leadership of this process.
+    before: Option<Before>,
     roster: Arc<Roster>,
     /// What this process calls itself among controllers.
     record: MemberRecord,
@@ -230,11 +230,12 @@ impl Turns {
                 doors.close().await;
                 return Ok(());
             };
+            let silent = taken.silent;
             match self.lead(instance, taken, doors, sockets).await? {
                 Some(open) => sockets = open,
                 None => return Ok(()),
             }
-            self.before = Some(instance);
+            self.before = Some(Before { instance, silent });
             doors = self.open(&sockets).await?;
         }
     }

@@ -50,11 +50,20 @@ pub(crate) struct Standby {
     pub(crate) clocks: EngineConfig,
     /// This controller, as it would own the log.
     pub(crate) me: Owner,
-    /// The start of this process that led before, which has ended.
-    pub(crate) before: Option<u64>,
+    /// The last leadership of this process.
+    pub(crate) before: Option<Before>,
     pub(crate) view: flag::Sender<View>,
     /// The controllers of the cluster, if they are known.
     pub(crate) roster: Option<Arc<Roster>>,
+}
+
+/// A leadership of this process that has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Before {
+    /// Its start.
+    pub(crate) instance: u64,
+    /// Whether the owner before it was silent when it began: if not, that one may still speak.
+    pub(crate) silent: bool,
 }
 
 /// A log that was taken over.
@@ -188,7 +197,7 @@ impl Standby {
     /// Begins to follow. The file may have to be built first, so who leads is shown before.
     fn follow(&self) -> Result<Follower, StoreError> {
         let seen = Follower::look_once(Arc::clone(&self.consensus), &self.prefix, self.settings.clone())?;
-        let speaks = seen.owner.filter(|owner| !self.has_left(owner));
+        let speaks = seen.owner.filter(|owner| self.left(owner).is_none());
         if let Some(owner) = speaks.as_ref().filter(|owner| owner.controller == self.me.controller) {
             self.warn_of_namesake(owner);
         }
@@ -236,9 +245,12 @@ impl Standby {
         Next::Wait(look_every(own))
     }
 
-    /// Whether an owner stopped in order, or was this process.
-    fn has_left(&self, owner: &Owner) -> bool {
-        owner.clean || self.before == Some(owner.instance)
+    /// Of an owner that stopped in order, or was this process: whether all those before it are silent, too. `None`: it may
+    /// speak.
+    fn left(&self, owner: &Owner) -> Option<bool> {
+        let before = self.before.filter(|before| before.instance == owner.instance);
+        // While one before it could speak, it left no log in order.
+        if owner.clean { Some(true) } else { before.map(|before| before.silent) }
     }
 
     fn rests(&self) -> bool {
@@ -263,9 +275,9 @@ impl Standby {
             self.show(None, may_take);
             return Next::Take { seen, silent: false };
         };
-        if self.has_left(owner) {
+        if let Some(silent) = self.left(owner) {
             self.show(None, may_take);
-            return Next::Take { seen, silent: true };
+            return Next::Take { seen, silent };
         }
         let sign = Sign { own: seen.own, beat: seen.beat };
         let verdict = observer.saw(sign, now, fence(owner), self.clocks);

@@ -183,6 +183,21 @@ fn the_fence_of_an_owner_whose_record_is_gone_is_waited_for_after_a_second_crash
     }
 }
 
+#[test]
+fn an_owner_whose_record_is_gone_is_waited_for_also_by_a_successor_that_takes_the_log_once_more() {
+    for seed in 0..10 {
+        let world = led_by_the_first(seed, [LONGER, FENCE, FENCE]);
+        let at = removed_unheard(&world);
+        // Its disk is full for a moment, so it leads no more, and nobody else is there.
+        (1..3).filter(|other| *other != at).for_each(|other| crash(&world, other, 10 * SECOND, false));
+        world.machines[at].place.store().fail_next();
+        let (term, _) = world.machines[at].lock().speaks.clone().unwrap();
+        // The judge looks whether two speak.
+        until_one_speaks(&world, term, 6 * SECOND, "after the end");
+        world.end();
+    }
+}
+
 /// The first controller leads, and crashes after these have been drained; returns who leads next.
 fn follows(seed: u64, drained: &[usize]) -> usize {
     let world = World::new(seed, [FENCE; 3], false);

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use tokio::sync::watch as flag;
 
 use super::super::leadership::{Beats, Kept, leave as leave_log};
-use super::super::standby::Taken;
+use super::super::standby::{Before, Taken};
 use super::groups;
 use super::judge::Judge;
 use super::link::Life;
@@ -19,7 +19,7 @@ use crate::store::StoreError;
 use crate::store::replicated::ReplicatedStore;
 
 pub(super) struct Leads {
-    instance: u64,
+    began: Before,
     store: Arc<ReplicatedStore>,
     service: Arc<Service>,
     over: flag::Receiver<bool>,
@@ -31,7 +31,7 @@ pub(super) struct Leads {
 /// What a member does with a log that it took.
 pub(super) fn load(world: &Arc<World>, at: usize, life: &Life, instance: u64, taken: Taken) -> (Role, u64) {
     let machine = &world.machines[at];
-    let store = Arc::new(taken.store);
+    let (store, began) = (Arc::new(taken.store), Before { instance, silent: taken.silent });
     world.judge.lock().unwrap().taken(store.epoch());
     if !life.load(Ordering::Relaxed) {
         return (Role::Down, 0);
@@ -59,14 +59,14 @@ pub(super) fn load(world: &Arc<World>, at: usize, life: &Life, instance: u64, ta
             kept.open(&service);
             machine.lock().speaks = Some((store.epoch(), Arc::clone(&service)));
             Judge::loaded(world, &store, &service);
-            let leads = Leads { instance, store, service, over: is_over, flush_at: 0, saved: false };
+            let leads = Leads { began, store, service, over: is_over, flush_at: 0, saved: false };
             (Role::Leads(leads), 0)
         }
         Err(error) => {
             explained(world, &error);
             machine.lock().end_leadership();
             if store.has_ended() {
-                return stand(world, at, life, Some(instance));
+                return stand(world, at, life, Some(began));
             }
             // The process ends, and is started again.
             (Role::Down, 200 * MS)
@@ -87,7 +87,7 @@ pub(super) fn lead(world: &Arc<World>, at: usize, life: &Life, mut leads: Leads)
     }
     if *leads.over.borrow() {
         machine.lock().end_leadership();
-        return stand(world, at, life, Some(leads.instance));
+        return stand(world, at, life, Some(leads.began));
     }
     if machine.lock().is_to_stop {
         // Whether that is heard or not, it stops.

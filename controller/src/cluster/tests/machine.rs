@@ -11,7 +11,7 @@ use tokio::sync::watch as flag;
 
 use super::super::leadership::Beats;
 use super::super::roster::Roster;
-use super::super::standby::{Standby, Step, Watching};
+use super::super::standby::{Before, Standby, Step, Watching};
 use super::super::strict::LEAST;
 use super::super::waiting::View;
 use super::leads::{Leads, lead, load};
@@ -41,7 +41,7 @@ pub(super) struct Machine {
     /// In some worlds two have one name.
     name: String,
     pub(super) fence: Span,
-    place: Arc<Memory>,
+    pub(super) place: Arc<Memory>,
     /// What it knows of the others; nothing, unless a test says so.
     roster: OnceLock<Arc<Roster>>,
     state: Mutex<State>,
@@ -276,7 +276,7 @@ pub(super) fn step(world: &Arc<World>, at: usize) {
     }
 }
 
-pub(super) fn stand(world: &Arc<World>, at: usize, life: &Life, before: Option<u64>) -> (Role, u64) {
+pub(super) fn stand(world: &Arc<World>, at: usize, life: &Life, before: Option<Before>) -> (Role, u64) {
     let pauses = Arc::clone(world);
     let settings = Settings {
         pause: Arc::new(move || pauses.pass(20 * MS)),

@@ -11,7 +11,7 @@ use tidegate_core::units::Span;
 use tokio::sync::watch as flag;
 
 use super::super::roster::Roster;
-use super::super::standby::{Standby, Step, Taken, Watching};
+use super::super::standby::{Before, Standby, Step, Taken, Watching};
 use super::super::waiting::View;
 use crate::clock::Clock;
 use crate::store::records::{META_FENCE, META_REVISION, put_number};
@@ -80,7 +80,7 @@ impl Scene {
             settings: settings(&now),
             clocks: CLOCKS,
             me: Owner { instance: 100, ..owner("me") },
-            before: Some(BEFORE),
+            before: Some(Before { instance: BEFORE, silent: true }),
             view,
             roster: None,
         };
@@ -217,6 +217,13 @@ fn a_record_asks_for_the_stored_fence_only_after_an_owner_that_may_still_speak()
     let _taken = scene.takes(0);
     let record = scene.owner().owner.unwrap();
     assert_eq!((record.controller.as_str(), record.fence_ms), ("me", 1_000));
+    // This process owned the log last, but one before it, whose record was removed, may speak.
+    let mut scene = Scene::new();
+    longer(&scene).leave().unwrap();
+    drop(scene.leads(&Owner { instance: BEFORE, ..owner("me") }));
+    scene.standby.before = Some(Before { instance: BEFORE, silent: false });
+    assert!(!scene.takes(0).silent);
+    assert_eq!(scene.owner().owner.unwrap().fence_ms, 10_000);
     // What is stored since the last application of the log counts as well.
     let mut scene = Scene::new();
     drop(scene.leads(&owner("b")));

@@ -15,6 +15,7 @@ pub(crate) struct Memory(Arc<Mutex<Arc<Rows>>>);
 pub(crate) struct Rows {
     rows: Mutex<super::Rows>,
     fails: AtomicBool,
+    fails_next: AtomicBool,
 }
 
 impl Memory {
@@ -42,9 +43,14 @@ impl Memory {
 }
 
 impl Rows {
+    /// The next commit fails.
+    pub(crate) fn fail_next(&self) {
+        self.fails_next.store(true, Ordering::SeqCst);
+    }
+
     /// A store that has these rows.
     pub(super) fn holding(rows: &super::Rows) -> Self {
-        Self { rows: Mutex::new(rows.clone()), fails: AtomicBool::new(false) }
+        Self { rows: Mutex::new(rows.clone()), ..Self::default() }
     }
 }
 
@@ -78,7 +84,7 @@ impl Fresh for Building {
 
 impl Store for Rows {
     fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
-        if self.fails.load(Ordering::SeqCst) {
+        if self.fails.load(Ordering::SeqCst) || self.fails_next.swap(false, Ordering::SeqCst) {
             return Err(StoreError::Failed {
                 operation: "commit a change",
                 reason: "the disk is full".into(),
