@@ -8,7 +8,7 @@ use tidegate_core::units::RuTotal;
 use tidegate_proto::v1::AuditEntry;
 
 use crate::definitions::audit::Audit;
-use crate::store::records::{StoredGroup, consumption, group_of, json, pair_of, u64_key};
+use crate::store::records::{StoredGroup, consumption, group_of, json, pair_of, u64_key, u64_of};
 use crate::store::{Store, StoreError, Table, each};
 
 /// Changes, and groups, that are listed: a screen or two. The file has all of them.
@@ -49,13 +49,27 @@ impl Lost {
     }
 }
 
-/// How many entries of the audit log a file has more, and the newest of them.
+/// How many entries of its audit log a file has that the log lacks, and the newest of them. A log that went on may have
+/// others with the same ids.
 fn changes(file: &dyn Store, log: &dyn Store) -> Result<(u64, Vec<AuditEntry>), StoreError> {
     let (next, end) = (Audit::load(log)?.next_id(), Audit::load(file)?.next_id());
-    let count = end.saturating_sub(next);
-    let first = end.saturating_sub(count.min(LISTED as u64));
+    let mut first = next.min(end);
+    file.scan(Table::Audit, &u64_key(0), &mut |key, value| {
+        let id = u64_of(Table::Audit, key)?;
+        if id >= first {
+            return Ok(ControlFlow::Break(()));
+        }
+        // The log has none that are too old.
+        let ours = log.get(Table::Audit, &[key.to_vec()])?.into_iter().next().flatten();
+        if ours.is_some_and(|ours| ours != value) {
+            first = id;
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    let count = end.saturating_sub(first);
+    let from = end.saturating_sub(count.min(LISTED as u64));
     let mut newest = Vec::new();
-    file.scan(Table::Audit, &u64_key(first), &mut |_, value| {
+    file.scan(Table::Audit, &u64_key(from), &mut |_, value| {
         newest.push(json(Table::Audit, value)?);
         Ok(ControlFlow::Continue(()))
     })?;

@@ -59,6 +59,8 @@ fn numbers_and_leases_of_a_log_that_went_on_after_it_was_set_back_count_as_well_
     }
     drop((file, follower));
     let restored = scene.restore().unwrap();
+    let lost: Vec<_> = restored.lost.newest.iter().map(|entry| entry.subject.as_str()).collect();
+    assert_eq!((restored.lost.changes, lost), (1, vec!["later"]), "the log has others with the same ids");
     let follower = scene.follow("e").unwrap();
     let log = follower.local();
     let [epoch, revision, next, ttl] = ours;
