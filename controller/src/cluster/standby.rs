@@ -188,8 +188,6 @@ impl Standby {
     /// Begins to follow, and to hold nothing ready yet.
     fn begin(&self, watching: &mut Watching) -> Result<Follower, StoreError> {
         let follower = self.follow()?;
-        // What was held is of a follower before.
-        watching.held.take();
         watching.draw_at = Some(self.settings.clock.now().after(DRAWN_AFTER));
         Ok(follower)
     }
