@@ -175,6 +175,9 @@ impl Shown {
 }
 
 #[cfg(test)]
+mod shown_tests;
+
+#[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicU64;
 
@@ -183,13 +186,13 @@ mod tests {
     use super::*;
     use crate::store::replicated::{Members, Settings};
 
-    struct Cluster {
-        model: Arc<Model>,
-        now: Arc<AtomicU64>,
+    pub(super) struct Cluster {
+        pub(super) model: Arc<Model>,
+        pub(super) now: Arc<AtomicU64>,
     }
 
     impl Cluster {
-        fn presence(&self, name: &str, instance: u64) -> Presence {
+        pub(super) fn presence(&self, name: &str, instance: u64) -> Presence {
             let clock = Clock::driven(Arc::clone(&self.now));
             let settings = Settings::new(clock.clone(), Span(0));
             let members = Members::new(Arc::<Model>::clone(&self.model), "t/", settings).unwrap();
@@ -209,7 +212,7 @@ mod tests {
         }
     }
 
-    fn cluster() -> Cluster {
+    pub(super) fn cluster() -> Cluster {
         Cluster { model: Arc::default(), now: Arc::default() }
     }
 

@@ -3,6 +3,7 @@
 
 mod announced;
 mod drain;
+mod drained;
 mod forget;
 mod groups;
 mod judge;
@@ -16,6 +17,7 @@ mod nodes;
 mod operations;
 mod reports;
 mod restored;
+mod roster;
 mod session;
 mod set_back;
 mod standby;

@@ -17,15 +17,26 @@ use crate::store::replicated::tests::owner;
 use crate::store::replicated::{Follower, MemberRecord, Members, Settings, Wrote};
 
 /// A controller that leads, and what the shared store says of others.
-struct Scene {
+pub(super) struct Scene {
     now: Arc<AtomicU64>,
-    service: Service,
+    pub(super) service: Service,
     members: Members,
-    roster: Arc<Roster>,
+    pub(super) roster: Arc<Roster>,
+}
+
+/// What another controller says of itself when its wall clock shows this.
+pub(super) fn record(name: &str, unix_ms: u64) -> MemberRecord {
+    MemberRecord {
+        controller: name.to_owned(),
+        instance: 7,
+        addresses: Vec::new(),
+        version: "1".to_owned(),
+        unix_ms,
+    }
 }
 
 impl Scene {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let (model, now) = (Arc::<Model>::default(), Arc::<AtomicU64>::default());
         let clock = Clock::driven(Arc::clone(&now));
         let settings = Settings::new(clock.clone(), Span::secs(1));
@@ -38,28 +49,34 @@ impl Scene {
         Self { now, service, members, roster }
     }
 
-    fn pass(&self, span: Span) {
+    pub(super) fn pass(&self, span: Span) {
         self.now.fetch_add(span.0, Ordering::Relaxed);
     }
 
     /// Another controller shows that it runs; at which revision.
-    fn shows(&self, name: &str, seen: u64) -> u64 {
-        let controller = name.to_owned();
-        let record = MemberRecord {
-            controller,
-            instance: 7,
-            addresses: Vec::new(),
-            version: "1".to_owned(),
-            unix_ms: 0,
-        };
-        match self.members.write(&record, seen).unwrap() {
+    pub(super) fn shows(&self, name: &str, seen: u64) -> u64 {
+        match self.members.write(&record(name, 0), seen).unwrap() {
             Wrote::Done(revision) => revision,
             other => panic!("{other:?}"),
         }
     }
 
-    fn sees(&self) {
+    pub(super) fn sees(&self) {
         self.roster.saw(None, self.members.all().unwrap());
+    }
+
+    /// Another controller is seen to run.
+    pub(super) fn runs(&self, name: &str) {
+        let first = self.shows(name, 0);
+        self.sees();
+        self.shows(name, first);
+        self.sees();
+        assert_eq!(self.roster.others(), [name]);
+    }
+
+    /// The wall clock of this one.
+    pub(super) fn unix_ms(&self) -> u64 {
+        Clock::driven(Arc::clone(&self.now)).unix_ms()
     }
 
     fn forget(&self, name: &str) -> Result<u64, AdminError> {
@@ -75,7 +92,7 @@ impl Scene {
         }
     }
 
-    fn last_entry(&self) -> AuditEntry {
+    pub(super) fn last_entry(&self) -> AuditEntry {
         self.service.definitions().audit_log("", 0, 1).unwrap().pop().unwrap_or_default()
     }
 }
