@@ -206,3 +206,6 @@ fn keep_short(store: &ReplicatedStore, ending: &AtomicBool) {
         park_timeout(CHECKPOINT_EVERY);
     }
 }
+
+#[cfg(test)]
+mod tests;
