@@ -181,11 +181,15 @@ impl Beats {
                 self.over.send_replace(true);
                 return None;
             }
-            Err(error) if !self.is_failing => {
-                tracing::warn!(%error, "a beat was not stored");
+            Err(error) => {
+                if let Some(gate) = &self.kept.gate {
+                    gate.not_stored();
+                }
+                if !self.is_failing {
+                    tracing::warn!(%error, "a beat was not stored");
+                }
                 self.is_failing = true;
             }
-            Err(_) => {}
         }
         let took = self.clock.now().since(sent);
         Some(Span(self.pause.0.saturating_sub(took.0)))

@@ -52,6 +52,13 @@ impl Gate {
         self.stored.send_modify(|stored| *stored = (*stored).max(Some(sent)));
     }
 
+    /// The beat that was sent is not known to be stored: what waits for one wants the next.
+    pub(super) fn not_stored(&self) {
+        if self.stored.receiver_count() > 0 {
+            self.is_wanted.store(true, Ordering::SeqCst);
+        }
+    }
+
     /// Whether an answer waits for the next beat.
     pub(super) fn is_wanted(&self) -> bool {
         self.is_wanted.load(Ordering::SeqCst)

@@ -219,6 +219,30 @@ fn what_waits_for_a_beat_wants_one_until_that_is_stored() {
     assert!(!gate.is_wanted() && gate.is_open(came), "and nothing else is wanted");
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_waits_wants_another_beat_after_one_that_failed() {
+    let led = Led::new();
+    let (mut beats, kept, _) = led.beats(Some(FENCE));
+    let service = led.service();
+    kept.open(&service);
+    let gate = Arc::clone(service.beside().gate.get().expect("answers wait"));
+    let came = led.clock.now();
+    led.pass(Span(1));
+    let waits = Arc::clone(&gate);
+    let waiting = tokio::spawn(async move { waits.passed(came).await });
+    tokio::task::yield_now().await;
+    led.model().plan([Some(Fault::Away), Some(Fault::Lost), None, Some(Fault::Away)]);
+    for _ in 0..2 {
+        beats.step().unwrap();
+        assert!(gate.is_wanted(), "it is not due before a fifth of the fence otherwise");
+    }
+    beats.step().unwrap();
+    assert_eq!(waiting.await.unwrap(), Ok(()));
+    assert!(!gate.is_wanted());
+    beats.step().unwrap();
+    assert!(!gate.is_wanted(), "nothing waits any more");
+}
+
 #[tokio::test]
 async fn answers_wait_for_beats_where_the_settings_say_so() {
     for is_strict in [false, true] {
