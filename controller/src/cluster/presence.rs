@@ -131,6 +131,19 @@ impl Presence {
         Ok(())
     }
 
+    /// Removes the record, which is looked for first if an answer was lost.
+    fn leave(&mut self) {
+        if self.is_failing {
+            // It ends in any case.
+            let _ = self.step();
+        }
+        if self.seen > 0
+            && let Err(error) = self.roster.members.remove(&self.record.controller, self.seen)
+        {
+            tracing::warn!(%error, "the list of controllers goes on to name this one");
+        }
+    }
+
     /// Goes on in a thread. `ended` is called with what ends it before its time.
     ///
     /// # Errors
@@ -146,11 +159,7 @@ impl Presence {
                 }
                 park_timeout(duration(self.pause()));
             }
-            if self.seen > 0
-                && let Err(error) = self.roster.members.remove(&self.record.controller, self.seen)
-            {
-                tracing::warn!(%error, "the list of controllers goes on to name this one");
-            }
+            self.leave();
         })?;
         Ok(Shown { ending, thread })
     }

@@ -118,6 +118,27 @@ async fn a_controller_that_stops_has_been_shown_about_once_a_second_and_leaves_t
     assert!(changes <= 2 + pauses, "{changes} changes in {} us", clock.now().0);
 }
 
+#[test]
+fn a_controller_leaves_the_list_though_the_last_answer_before_was_lost() {
+    for fault in [Fault::Lost, Fault::Away] {
+        let cluster = cluster();
+        let mut first = cluster.presence("a", 1);
+        for answered in [true, false] {
+            cluster.model.plan((!answered).then_some(Some(fault)));
+            first.step().unwrap();
+        }
+        first.leave();
+        assert_eq!(cluster.changed(), 0, "{fault:?}");
+    }
+    // So is the first one.
+    let cluster = cluster();
+    let mut first = cluster.presence("a", 1);
+    cluster.model.plan([Some(Fault::Lost)]);
+    first.step().unwrap();
+    first.leave();
+    assert_eq!(cluster.changed(), 0);
+}
+
 #[tokio::test]
 async fn a_thread_that_finds_another_process_under_its_name_says_so_and_leaves_its_record() {
     let cluster = cluster();
