@@ -388,3 +388,6 @@ impl Turns {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

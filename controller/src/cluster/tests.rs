@@ -20,6 +20,7 @@ mod restored;
 mod roster;
 mod session;
 mod set_back;
+mod shown;
 mod standby;
 mod streams;
 mod strict;

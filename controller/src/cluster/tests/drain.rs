@@ -25,19 +25,19 @@ async fn member(model: &Arc<Model>, folder: &Path, name: &str) -> (Member, Admin
     (member, AdminClient::new(channel))
 }
 
-/// A controller with this fence, whose answers to nodes wait for beats or not, and a way to it.
+/// A controller with this fence, or without a setting of one, whose answers to nodes wait for beats or not, and a way to it.
 pub(super) async fn started(
     model: &Arc<Model>,
     folder: &Path,
     name: &str,
-    fence: Span,
+    fence: impl Into<Option<Span>>,
     strict: bool,
 ) -> (Member, Channel) {
     let config = Config {
         store: folder.join(name),
         grpc_listen: "127.0.0.1:0".parse().unwrap(),
         http_listen: "127.0.0.1:0".parse().unwrap(),
-        fence: Some(fence),
+        fence: fence.into(),
         ..Config::default()
     };
     let nowhere = Written { endpoints: vec!["http://127.0.0.1:1".to_owned()], ..Written::default() };

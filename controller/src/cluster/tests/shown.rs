@@ -1,0 +1,92 @@
+//! Controllers of a cluster as they run: what they show of themselves, and what they go by.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_consensus::model::{Fault, Model};
+use tidegate_core::units::Span;
+use tidegate_proto::v1;
+use tidegate_proto::v1::admin_client::AdminClient;
+use tonic::Code;
+
+use super::drain::{leads, started};
+use super::forget::record;
+use crate::clock::Clock;
+use crate::cluster::{EndError, Member};
+use crate::server::StartError;
+use crate::store::replicated::{MemberRecord, Members, Settings, Wrote};
+use crate::{Config, ConfigError};
+
+const LOOK: Duration = Duration::from_millis(10);
+const FENCE: Span = Span::secs(1);
+
+fn members(model: &Arc<Model>) -> Members {
+    let settings = Settings::new(Clock::start(), FENCE);
+    Members::new(Arc::<Model>::clone(model), "t/", settings).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_controller_shows_where_it_is_reached_and_leaves_the_list_when_it_stops() {
+    let (model, folder) = (Arc::new(Model::new()), tempfile::tempdir().unwrap());
+    let members = members(&model);
+    let (member, _) = started(&model, folder.path(), "a", FENCE, false).await;
+    let shown: MemberRecord = loop {
+        match members.all().unwrap().pop() {
+            Some((record, _)) => break record,
+            None => tokio::time::sleep(LOOK).await,
+        }
+    };
+    assert_eq!(shown.addresses, [format!("http://{}", member.grpc_addr)]);
+    assert_eq!((shown.controller.as_str(), shown.version.as_str()), ("a", env!("CARGO_PKG_VERSION")));
+    member.shutdown().await.unwrap();
+    assert!(members.all().unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_controller_with_the_name_of_one_that_runs_ends_and_says_why() {
+    let (model, folder) = (Arc::new(Model::new()), tempfile::tempdir().unwrap());
+    let (members, other) = (members(&model), record("a", 0));
+    let shows = move |seen| match members.write(&other, seen).unwrap() {
+        Wrote::Done(revision) | Wrote::Other(Some((_, revision))) => revision,
+        Wrote::Other(None) => 0,
+    };
+    let mut seen = shows(0);
+    let (member, _) = started(&model, folder.path(), "a", FENCE, false).await;
+    let mut ended = tokio::spawn(member.run_until(std::future::pending()));
+    let ended = loop {
+        tokio::select! {
+            ended = &mut ended => break ended.unwrap(),
+            () = tokio::time::sleep(LOOK) => seen = shows(seen),
+        }
+    };
+    let Err(EndError::Start(StartError::Namesake(namesake))) = ended else { panic!("{ended:?}") };
+    assert!(namesake.to_string().contains("has the name of this one (a)"), "{namesake}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_without_a_setting_of_its_fence_has_one() {
+    let (model, folder) = (Arc::new(Model::new()), tempfile::tempdir().unwrap());
+    let (member, channel) = started(&model, folder.path(), "a", None, false).await;
+    let mut admin = AdminClient::new(channel);
+    leads(&admin).await;
+    // Nobody answers for longer than the fence, in which a call is answered.
+    model.plan(std::iter::repeat_n(Some(Fault::Away), 10_000));
+    let silent = loop {
+        match admin.list_controllers(v1::ListControllersRequest {}).await {
+            Ok(_) => tokio::time::sleep(LOOK).await,
+            Err(silent) => break silent,
+        }
+    };
+    assert_eq!(silent.code(), Code::Unavailable);
+    assert!(silent.message().contains("could not write to its store for 1s (fence)"), "{silent}");
+    model.calm();
+    member.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn wrong_settings_are_refused_before_anything_else() {
+    let port = "127.0.0.1:7420".parse().unwrap();
+    let refused = Member::start(Config { grpc_listen: port, http_listen: port, ..Config::default() }).await;
+    let Err(StartError::Config(errors)) = refused else { panic!("it starts") };
+    assert!(matches!(errors.as_slice(), [ConfigError::Value { key: "http_listen", .. }]), "{errors:?}");
+}
