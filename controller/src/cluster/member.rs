@@ -187,8 +187,8 @@ async fn hand_over(
         }
         return Ok(());
     }
-    if store.has_ended() {
-        // It was deposed and had not heard of it: what it could not save, its successor has.
+    if store.is_deposed() {
+        // It had not heard of it: what it could not save, its successor has.
         tracing::warn!("the log has another owner; nothing is left to hand over");
         return Ok(());
     }

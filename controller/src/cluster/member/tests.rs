@@ -239,6 +239,17 @@ async fn what_could_not_be_saved_is_no_clean_stop_unless_a_successor_has_it() {
 }
 
 #[tokio::test]
+async fn one_whose_own_store_failed_at_its_end_did_not_stop_cleanly() {
+    let scene = Scene::new(LONG);
+    let place = Arc::clone(&scene.place);
+    let (leads, leadership, store, _sockets) = running(scene).await;
+    place.fail(true);
+    store.commit(&[Write::Put(Table::Bindings, b"b".to_vec(), b"b".to_vec())]).unwrap_err();
+    let stopped = hand_over(leads, leadership, store).await;
+    assert!(matches!(stopped, Err(EndError::Stop(StopError::Store(_)))), "{stopped:?}");
+}
+
+#[tokio::test]
 async fn addresses_that_others_are_told_say_whether_they_take_tls() {
     let mut scene = Scene::new(LONG);
     let plain = scene.turns.address();
