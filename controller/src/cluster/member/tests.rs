@@ -179,6 +179,19 @@ async fn a_connection_that_does_not_end_is_cut_off() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_standby_that_stops_waits_until_its_listeners_have_ended() {
+    let (scene, (done, ended)) = (Scene::new(LONG), flag::channel(false));
+    let doors = doors(|_, mut closed| async move {
+        closed.wait_for(|closed| *closed).await.unwrap();
+        sleep(duration(Span(CLOSE_WITHIN.0 / 2))).await;
+        done.send_replace(true);
+    });
+    scene.stopping.send_replace(true);
+    scene.turns.live(doors, scene.sockets).await.unwrap();
+    assert!(*ended.borrow());
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_end_is_announced_a_look_ahead_where_another_one_runs() {
     let fence = Span::secs(60);
     for others in [false, true] {
