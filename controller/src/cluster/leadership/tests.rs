@@ -115,7 +115,7 @@ impl Led {
         let is_first = |row: Row| row.key == b"t/beat/0" && row.value == b"1";
         while !self.model().rows().into_iter().any(is_first) {
             assert!(!leadership.threads[0].is_finished(), "nobody writes beats");
-            std::thread::sleep(Duration::from_millis(1));
+            park_timeout(Duration::from_millis(1));
         }
         leadership
     }
@@ -145,7 +145,7 @@ fn until(leadership: &Leadership, name: &str, is_so: impl Fn() -> bool) -> u64 {
         assert!(!is_over || is_so(), "the thread has ended");
         thread.thread().unpark();
         wakes += 1;
-        std::thread::sleep(Duration::from_millis(2));
+        park_timeout(Duration::from_millis(2));
     }
     wakes
 }
@@ -286,7 +286,7 @@ async fn a_checkpoint_that_fails_is_tried_once_a_second_and_no_more() {
     let (clock, before) = (Clock::start(), led.slow.writes.load(Ordering::Relaxed));
     let tries = || led.slow.writes.load(Ordering::Relaxed) - before;
     let wakes = until(&leadership, "checkpoints", || tries() > 0);
-    std::thread::sleep(Duration::from_millis(20));
+    park_timeout(Duration::from_millis(20));
     leadership.end().await;
     // The thread rests before each try, until a second is over or it is woken, as it is at its end; seldom for nothing.
     let most = wakes + 3 + clock.now().0 / 1_000_000;

@@ -30,7 +30,7 @@ fn until(shown: &Shown, is_so: impl Fn() -> bool) {
     while !is_so() {
         let is_over = shown.thread.is_finished();
         assert!(!is_over || is_so(), "the thread has ended");
-        std::thread::sleep(Duration::from_millis(5));
+        park_timeout(Duration::from_millis(5));
     }
 }
 
@@ -109,7 +109,7 @@ async fn a_controller_that_stops_has_been_shown_about_once_a_second_and_leaves_t
     let clock = Clock::start();
     let shown = cluster.presence("a", 1).go_on(|namesake| panic!("{namesake}")).unwrap();
     until(&shown, || cluster.changed() > 0);
-    std::thread::sleep(Duration::from_millis(50));
+    park_timeout(Duration::from_millis(50));
     shown.end().await;
     assert_eq!(cluster.changed(), 0);
     // The first record and the removal come beside those of all pauses.
