@@ -17,7 +17,7 @@ use crate::cluster::Member;
 use crate::config::ClusterSettings;
 
 /// Between two looks.
-const LOOK: Duration = Duration::from_millis(20);
+pub(super) const LOOK: Duration = Duration::from_millis(20);
 
 async fn member(model: &Arc<Model>, folder: &Path, name: &str) -> (Member, AdminClient<Channel>) {
     // A machine that is busy for a second is no reason to take over.
@@ -55,7 +55,7 @@ pub(super) async fn started(
 }
 
 /// Calls until an answer is as it should be.
-async fn until<T, F: Future<Output = Result<T, Status>>>(
+pub(super) async fn until<T, F: Future<Output = Result<T, Status>>>(
     call: impl Fn() -> F,
     is_so: impl Fn(&Result<T, Status>) -> bool,
 ) -> Result<T, Status> {

@@ -1,23 +1,21 @@
 //! Controllers of a cluster as they run: what they show of themselves, and what they go by.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tidegate_consensus::model::{Fault, Model};
 use tidegate_core::units::Span;
 use tidegate_proto::v1;
 use tidegate_proto::v1::admin_client::AdminClient;
-use tonic::Code;
+use tonic::{Code, Status};
 
-use super::drain::{leads, started};
+use super::drain::{LOOK, leads, started, until};
 use super::forget::record;
 use crate::clock::Clock;
 use crate::cluster::{EndError, Member};
 use crate::server::StartError;
-use crate::store::replicated::{MemberRecord, Members, Settings, Wrote};
+use crate::store::replicated::{Members, Settings, Wrote};
 use crate::{Config, ConfigError};
 
-const LOOK: Duration = Duration::from_millis(10);
 const FENCE: Span = Span::secs(1);
 
 fn members(model: &Arc<Model>) -> Members {
@@ -30,12 +28,11 @@ async fn a_controller_shows_where_it_is_reached_and_leaves_the_list_when_it_stop
     let (model, folder) = (Arc::new(Model::new()), tempfile::tempdir().unwrap());
     let members = members(&model);
     let (member, _) = started(&model, folder.path(), "a", FENCE, false).await;
-    let shown: MemberRecord = loop {
-        match members.all().unwrap().pop() {
-            Some((record, _)) => break record,
-            None => tokio::time::sleep(LOOK).await,
-        }
+    let first = || {
+        let shown = members.all().unwrap().pop();
+        async { shown.ok_or_else(|| Status::not_found("none")) }
     };
+    let (shown, _) = until(first, Result::is_ok).await.unwrap();
     assert_eq!(shown.addresses, [format!("http://{}", member.grpc_addr)]);
     assert_eq!((shown.controller.as_str(), shown.version.as_str()), ("a", env!("CARGO_PKG_VERSION")));
     member.shutdown().await.unwrap();
@@ -53,10 +50,11 @@ async fn a_controller_with_the_name_of_one_that_runs_ends_and_says_why() {
     let mut seen = shows(0);
     let (member, _) = started(&model, folder.path(), "a", FENCE, false).await;
     let mut ended = tokio::spawn(member.run_until(std::future::pending()));
+    let mut looks = tokio::time::interval(LOOK);
     let ended = loop {
         tokio::select! {
             ended = &mut ended => break ended.unwrap(),
-            () = tokio::time::sleep(LOOK) => seen = shows(seen),
+            _ = looks.tick() => seen = shows(seen),
         }
     };
     let Err(EndError::Start(StartError::Namesake(namesake))) = ended else { panic!("{ended:?}") };
@@ -67,16 +65,15 @@ async fn a_controller_with_the_name_of_one_that_runs_ends_and_says_why() {
 async fn a_leader_without_a_setting_of_its_fence_has_one() {
     let (model, folder) = (Arc::new(Model::new()), tempfile::tempdir().unwrap());
     let (member, channel) = started(&model, folder.path(), "a", None, false).await;
-    let mut admin = AdminClient::new(channel);
+    let admin = AdminClient::new(channel);
     leads(&admin).await;
     // Nobody answers for longer than the fence, in which a call is answered.
     model.plan(std::iter::repeat_n(Some(Fault::Away), 10_000));
-    let silent = loop {
-        match admin.list_controllers(v1::ListControllersRequest {}).await {
-            Ok(_) => tokio::time::sleep(LOOK).await,
-            Err(silent) => break silent,
-        }
+    let list = || {
+        let mut admin = admin.clone();
+        async move { admin.list_controllers(v1::ListControllersRequest {}).await }
     };
+    let silent = until(list, Result::is_err).await.unwrap_err();
     assert_eq!(silent.code(), Code::Unavailable);
     assert!(silent.message().contains("could not write to its store for 1s (fence)"), "{silent}");
     model.calm();
