@@ -1,8 +1,15 @@
 //! The log over a model of the shared store, with faults from seeds, judged by a plain list of what was asked for.
 
+mod begins;
+mod beside;
+mod broken;
 mod counting;
+mod ends;
+mod kept;
 pub(crate) mod memory;
+mod refused;
 mod rules;
+mod slow;
 mod world;
 
 use std::collections::BTreeMap;

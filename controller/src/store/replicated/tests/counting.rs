@@ -142,8 +142,19 @@ fn a_follower_that_builds_on_a_checkpoint_counts_from_the_rows_that_it_has() {
     assert_eq!(rows(follower.local()), rows(&*store));
 }
 
+#[test]
+fn rows_that_go_from_other_tables_leave_increments_as_they_are() {
+    let (model, place) = (model(), Memory::new());
+    let store = owned(&model, &place, 30);
+    store.commit(&[counted(1, 10), put(Table::Groups, b"g", b"1"), put(Table::Audit, b"a", b"1")]).unwrap();
+    store.commit(&[Write::Delete(Table::Groups, b"g".to_vec()), counted(1, 17)]).unwrap();
+    store.commit(&[Write::DeleteBelow(Table::Audit, b"z".to_vec()), counted(1, 18)]).unwrap();
+    assert_eq!((logged(&model, 2), logged(&model, 3)), (vec![Some(7), None], vec![Some(1), None]));
+    assert_eq!((afresh(&model), rows(&store).len()), (rows(&store), 1));
+}
+
 /// Writes the rows of the whole log once more, in another store, as `change` has them.
-fn copied(model: &Model, change: impl Fn(&Keys, &[u8], Vec<u8>) -> Vec<u8>) -> Arc<Model> {
+pub(super) fn copied(model: &Model, change: impl Fn(&Keys, &[u8], Vec<u8>) -> Vec<u8>) -> Arc<Model> {
     let (keys, copy) = (Keys::new(PREFIX).unwrap(), self::model());
     for row in model.rows() {
         let value = change(&keys, &row.key, row.value);

@@ -328,6 +328,8 @@ struct Judge {
     store: BTreeMap<Vec<u8>, Vec<u8>>,
     own: u64,
     last: u64,
+    /// Bytes of all segments.
+    logged: u64,
     joining: Joining,
     rows: Rows,
     /// The rows at each number that a checkpoint has.
@@ -366,6 +368,8 @@ impl Judge {
         let segment = Segment::decode(value).unwrap();
         assert_eq!((n, segment.n), (self.last + 1, n), "seed {}: numbers have no gap", self.seed);
         assert_eq!(segment.epoch, self.own, "seed {}: number {n} is not of the owner", self.seed);
+        assert_eq!(segment.before, self.logged, "seed {}: number {n} counts the bytes before it", self.seed);
+        self.logged += value.len() as u64;
         // Last batches may be longer, in one piece.
         assert!(value.len() <= if segment.of == 1 { 300 } else { 160 });
         self.last = n;
