@@ -23,7 +23,7 @@ use crate::store::{Store as _, Table, Write};
 const LONG: Span = Span::secs(3_600);
 
 /// A controller that has taken the log.
-struct Scene {
+struct Successor {
     model: Arc<Model>,
     place: Arc<Memory>,
     store: ReplicatedStore,
@@ -69,7 +69,7 @@ fn record(name: &str) -> MemberRecord {
     }
 }
 
-impl Scene {
+impl Successor {
     fn new(fence: Span) -> Self {
         let (model, place, folder) = (Arc::<Model>::default(), Memory::new(), tempfile::tempdir().unwrap());
         let config = Config {
@@ -127,7 +127,7 @@ fn is_free(rows: &Arc<Rows>) {
 }
 
 /// A leader whose service is loaded, and which does not notice what befalls its log.
-async fn running(scene: Scene) -> (Running, Leadership, Arc<ReplicatedStore>, Sockets) {
+async fn running(scene: Successor) -> (Running, Leadership, Arc<ReplicatedStore>, Sockets) {
     let (store, clock, config) = (Arc::new(scene.store), Clock::start(), scene.turns.config.clone());
     let leadership = Leadership::begin(&store, clock.clone(), LONG, false, flag::Sender::new(false)).unwrap();
     let succession = Succession::Cluster { silent: true };
@@ -180,7 +180,7 @@ async fn a_connection_that_does_not_end_is_cut_off() {
 
 #[tokio::test(start_paused = true)]
 async fn a_standby_that_stops_waits_until_its_listeners_have_ended() {
-    let (scene, (done, ended)) = (Scene::new(LONG), flag::channel(false));
+    let (scene, (done, ended)) = (Successor::new(LONG), flag::channel(false));
     let doors = doors(|_, mut closed| async move {
         closed.wait_for(|closed| *closed).await.unwrap();
         sleep(duration(Span(CLOSE_WITHIN.0 / 2))).await;
@@ -195,7 +195,7 @@ async fn a_standby_that_stops_waits_until_its_listeners_have_ended() {
 async fn an_end_is_announced_a_look_ahead_where_another_one_runs() {
     let fence = Span::secs(60);
     for others in [false, true] {
-        let (scene, begun) = (Scene::new(fence), Instant::now());
+        let (scene, begun) = (Successor::new(fence), Instant::now());
         for changed in (1..=2).filter(|_| others) {
             scene.turns.roster.saw(None, vec![(record("b"), changed)]);
         }
@@ -203,17 +203,17 @@ async fn an_end_is_announced_a_look_ahead_where_another_one_runs() {
         scene.stopping.send_replace(true);
         assert!(scene.lead().await.unwrap().is_none());
         let expected: &[_] = if others { &["announced", "left"] } else { &["left"] };
-        assert_eq!(Scene::ends(&model), expected);
+        assert_eq!(Successor::ends(&model), expected);
         assert_eq!(begun.elapsed() >= duration(look_every(fence)), others, "{:?}", begun.elapsed());
     }
 }
 
 #[tokio::test]
 async fn a_leader_that_is_deposed_while_it_loads_stands_by_and_one_whose_rows_are_wrong_ends() {
-    let scene = Scene::new(LONG);
+    let scene = Successor::new(LONG);
     depose(&scene.model);
     assert!(scene.lead().await.unwrap().is_some());
-    let scene = Scene::new(LONG);
+    let scene = Successor::new(LONG);
     scene.store.commit(&[Write::Put(Table::Groups, group_key(GroupId(2)), b"?".to_vec())]).unwrap();
     let ended = scene.lead().await.map(drop);
     assert!(matches!(ended, Err(EndError::Start(StartError::Load { .. }))), "{ended:?}");
@@ -221,7 +221,7 @@ async fn a_leader_that_is_deposed_while_it_loads_stands_by_and_one_whose_rows_ar
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_is_deposed_stops_all_that_it_does_and_stands_by() {
-    let scene = Scene::new(Span::secs(1));
+    let scene = Successor::new(Span::secs(1));
     let (model, [grpc, _]) = (Arc::clone(&scene.model), scene.sockets.addresses());
     let leading = tokio::spawn(scene.lead());
     let channel = Channel::from_shared(format!("http://{grpc}")).unwrap().connect_lazy();
@@ -236,7 +236,7 @@ async fn a_leader_that_is_deposed_stops_all_that_it_does_and_stands_by() {
 
 #[tokio::test]
 async fn what_could_not_be_saved_is_no_clean_stop_unless_a_successor_has_it() {
-    let scene = Scene::new(LONG);
+    let scene = Successor::new(LONG);
     let model = Arc::clone(&scene.model);
     let (leads, leadership, store, _sockets) = running(scene).await;
     model.plan(std::iter::repeat_n(Some(Fault::Away), 10_000));
@@ -244,7 +244,7 @@ async fn what_could_not_be_saved_is_no_clean_stop_unless_a_successor_has_it() {
     assert!(matches!(stopped, Err(EndError::Stop(StopError::Store(_)))), "{stopped:?}");
     assert!(!store.has_left());
 
-    let scene = Scene::new(LONG);
+    let scene = Successor::new(LONG);
     let model = Arc::clone(&scene.model);
     let (leads, leadership, store, _sockets) = running(scene).await;
     depose(&model);
@@ -253,7 +253,7 @@ async fn what_could_not_be_saved_is_no_clean_stop_unless_a_successor_has_it() {
 
 #[tokio::test]
 async fn one_whose_own_store_failed_at_its_end_did_not_stop_cleanly() {
-    let scene = Scene::new(LONG);
+    let scene = Successor::new(LONG);
     let place = Arc::clone(&scene.place);
     let (leads, leadership, store, _sockets) = running(scene).await;
     place.fail(true);
@@ -264,7 +264,7 @@ async fn one_whose_own_store_failed_at_its_end_did_not_stop_cleanly() {
 
 #[tokio::test]
 async fn addresses_that_others_are_told_say_whether_they_take_tls() {
-    let mut scene = Scene::new(LONG);
+    let mut scene = Successor::new(LONG);
     let plain = scene.turns.address();
     assert!(plain.starts_with("http://127.0.0.1:"), "{plain}");
     let (certificate, key) = ("cert.pem".into(), "key.pem".into());

@@ -53,7 +53,7 @@ impl Place for Local {
 }
 
 /// A log, and a standby of it that has not begun.
-struct Scene {
+struct Onlooker {
     model: Arc<Model>,
     now: Arc<AtomicU64>,
     local: Arc<Local>,
@@ -62,7 +62,7 @@ struct Scene {
     watching: Watching,
 }
 
-impl Scene {
+impl Onlooker {
     fn new() -> Self {
         let (model, now) = (Arc::<Model>::default(), Arc::<AtomicU64>::default());
         let (view, seen) = flag::channel(View::default());
@@ -170,7 +170,7 @@ fn seen(leader: Option<&str>, is_open: bool) -> View {
 
 #[test]
 fn what_the_leader_logs_is_in_the_file_of_a_standby_within_half_a_second() {
-    let mut scene = Scene::new();
+    let mut scene = Onlooker::new();
     let leader = scene.leads(&owner("a"));
     scene.waits(0);
     leader.commit(&[put_number(META_REVISION, 7)]).unwrap();
@@ -185,7 +185,7 @@ fn what_the_leader_logs_is_in_the_file_of_a_standby_within_half_a_second() {
 #[test]
 fn callers_are_told_who_leads_while_the_file_is_opened_and_not_of_one_that_has_left() {
     let leads = |owner: &Owner, leaves: bool| {
-        let scene = Scene::new();
+        let scene = Onlooker::new();
         let leader = scene.leads(owner);
         if leaves {
             leader.leave().unwrap();
@@ -207,25 +207,25 @@ fn callers_are_told_who_leads_while_the_file_is_opened_and_not_of_one_that_has_l
 
 #[test]
 fn a_record_asks_for_the_stored_fence_only_after_an_owner_that_may_still_speak() {
-    let longer = |scene: &Scene| {
+    let longer = |scene: &Onlooker| {
         let leader = scene.leads(&Owner { fence_ms: 10_000, ..owner("a") });
         leader.commit(&[put_number(META_FENCE, 10_000_000)]).unwrap();
         leader
     };
-    let mut scene = Scene::new();
+    let mut scene = Onlooker::new();
     longer(&scene).leave().unwrap();
     let _taken = scene.takes(0);
     let record = scene.owner().owner.unwrap();
     assert_eq!((record.controller.as_str(), record.fence_ms), ("me", 1_000));
     // This process owned the log last, but one before it, whose record was removed, may speak.
-    let mut scene = Scene::new();
+    let mut scene = Onlooker::new();
     longer(&scene).leave().unwrap();
     drop(scene.leads(&Owner { instance: BEFORE, ..owner("me") }));
     scene.standby.before = Some(Before { instance: BEFORE, silent: false });
     assert!(!scene.takes(0).silent);
     assert_eq!(scene.owner().owner.unwrap().fence_ms, 10_000);
     // What is stored since the last application of the log counts as well.
-    let mut scene = Scene::new();
+    let mut scene = Onlooker::new();
     drop(scene.leads(&owner("b")));
     scene.waits(0);
     drop(longer(&scene));
@@ -238,7 +238,7 @@ fn a_record_asks_for_the_stored_fence_only_after_an_owner_that_may_still_speak()
 
 #[test]
 fn no_more_than_the_longest_fence_of_settings_is_waited_for_and_a_stop_is_noticed_meanwhile() {
-    let mut scene = Scene::new();
+    let mut scene = Onlooker::new();
     drop(scene.leads(&Owner { fence_ms: u64::MAX, ..owner("a") }));
     let patience = CLOCKS.longest_use(Span::secs(60));
     let mut at_ms = 0;
@@ -252,7 +252,7 @@ fn no_more_than_the_longest_fence_of_settings_is_waited_for_and_a_stop_is_notice
 
 #[test]
 fn a_file_that_another_part_of_the_process_closes_is_waited_for_but_not_for_ever() {
-    let mut scene = Scene::new();
+    let mut scene = Onlooker::new();
     let leader = scene.leads(&owner("a"));
     *scene.local.is_closing.lock().unwrap() = true;
     for at_ms in [0, 500, 4_999] {
@@ -262,7 +262,7 @@ fn a_file_that_another_part_of_the_process_closes_is_waited_for_but_not_for_ever
         assert!(said.contains("cannot see its cluster: the store file is in use"), "{said}");
     }
     assert!(matches!(scene.step(5_000), Err(StoreError::Locked { .. })));
-    let mut scene = Scene::new();
+    let mut scene = Onlooker::new();
     let _leader = scene.leads(&owner("a"));
     *scene.local.is_closing.lock().unwrap() = true;
     scene.waits(0);
@@ -273,7 +273,7 @@ fn a_file_that_another_part_of_the_process_closes_is_waited_for_but_not_for_ever
 
 #[test]
 fn callers_are_told_while_the_shared_store_is_away_and_no_stream_is_held_for_it() {
-    let mut scene = Scene::new();
+    let mut scene = Onlooker::new();
     drop(scene.leads(&owner("a")));
     scene.waits(0);
     scene.waits(600);
@@ -289,7 +289,7 @@ fn callers_are_told_while_the_shared_store_is_away_and_no_stream_is_held_for_it(
 
 #[test]
 fn a_drained_controller_leaves_a_log_to_others_for_two_fences_in_which_they_could_take_it() {
-    let mut scene = Scene::drained();
+    let mut scene = Onlooker::drained();
     scene.leads(&owner("a")).leave().unwrap();
     scene.waits(0);
     assert_eq!(scene.view(), seen(None, false), "nodes are not to wait for this one");
@@ -301,7 +301,7 @@ fn a_drained_controller_leaves_a_log_to_others_for_two_fences_in_which_they_coul
     scene.waits(4_449);
     drop(scene.takes(4_450));
     // Another one took it meanwhile, and left it as well.
-    let mut scene = Scene::drained();
+    let mut scene = Onlooker::drained();
     scene.leads(&owner("a")).leave().unwrap();
     scene.waits(0);
     let next = scene.leads(&owner("b"));
@@ -313,7 +313,7 @@ fn a_drained_controller_leaves_a_log_to_others_for_two_fences_in_which_they_coul
     scene.waits(3_499);
     drop(scene.takes(3_500));
     // One of which the record is gone may still speak; it is left to others all the same.
-    let mut scene = Scene::drained();
+    let mut scene = Onlooker::drained();
     drop(scene.leads(&owner("a")));
     scene.waits(0);
     scene.remove_owner();
