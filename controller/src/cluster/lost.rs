@@ -146,6 +146,7 @@ mod tests {
         assert_eq!(Lost::between(&file, &log).unwrap().ru, RuTotal(412));
         assert_eq!(Lost::between(&log, &file).unwrap().ru, RuTotal(0), "the other way nothing is lost");
     }
+
     #[test]
     fn the_newest_changes_and_the_groups_with_most_are_listed_and_all_of_them_are_counted() {
         let folder = tempfile::tempdir().unwrap();

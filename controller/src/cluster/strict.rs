@@ -158,6 +158,7 @@ mod tests {
         resting.thread().unpark();
         resting.join().unwrap();
     }
+
     #[test]
     fn the_first_answer_that_wants_a_beat_wakes_the_thread_that_writes_them() {
         let gate = Gate::new(FENCE);

@@ -112,7 +112,7 @@ pub(crate) trait Protocol: Sized {
 
     /// The last words for the client; none in the middle of others.
     fn farewell(&self, end: &Result<End, SessionError<Self::Error>>) -> Option<Vec<u8>>;
-    /// The client is gone.
+    /// The session is over: nothing more reaches it by the key of its server's process.
     fn leave(&self, _: &Self::Shared) {}
     /// The statements that have not ended.
     fn abandon(&mut self) -> Vec<Finished>;

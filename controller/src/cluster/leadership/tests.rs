@@ -3,12 +3,13 @@
 use std::sync::atomic::AtomicU64;
 
 use tidegate_consensus::model::{Fault, Model};
-use tidegate_consensus::{Consensus, ConsensusError, Outcome, Page, Row, Transaction};
+use tidegate_consensus::{Row, Transaction};
 
 use super::*;
 use crate::service::{ServiceConfig, Succession};
 use crate::store::replicated::tests::memory::Memory;
 use crate::store::replicated::tests::owner;
+use crate::store::replicated::tests::way::{Over, Way};
 use crate::store::replicated::{Follower, Settings};
 use crate::store::{Store as _, Table, Write};
 
@@ -17,7 +18,6 @@ const FENCE: Span = Span::secs(1);
 const LONG: Span = Span::secs(3_600);
 
 /// A shared store whose writes take time and are counted.
-#[derive(Debug)]
 struct Slow {
     model: Arc<Model>,
     now: Arc<AtomicU64>,
@@ -26,32 +26,14 @@ struct Slow {
     writes: AtomicU64,
 }
 
-impl Slow {
-    fn pass(&self) {
+impl Way for Slow {
+    fn model(&self) -> &Model {
+        &self.model
+    }
+
+    fn before_transaction(&self, _: &Transaction) {
         self.writes.fetch_add(1, Ordering::Relaxed);
         self.now.fetch_add(self.takes.load(Ordering::Relaxed), Ordering::Relaxed);
-    }
-}
-
-impl Consensus for Slow {
-    fn transact(&self, transaction: &Transaction, within: Duration) -> Result<Outcome, ConsensusError> {
-        self.pass();
-        self.model.transact(transaction, within)
-    }
-
-    fn range(
-        &self,
-        from: &[u8],
-        to: &[u8],
-        most: usize,
-        at: Option<u64>,
-        within: Duration,
-    ) -> Result<Page, ConsensusError> {
-        self.model.range(from, to, most, at, within)
-    }
-
-    fn compact(&self, revision: u64, within: Duration) -> Result<(), ConsensusError> {
-        self.model.compact(revision, within)
     }
 }
 
@@ -129,7 +111,7 @@ impl Led {
 }
 
 fn taken(slow: &Arc<Slow>, settings: &Settings, name: &str) -> Arc<ReplicatedStore> {
-    let consensus = Arc::<Slow>::clone(slow);
+    let consensus = Arc::new(Over(Arc::clone(slow)));
     let follower = Follower::follow(consensus, "t/", Memory::new(), settings.clone(), false).unwrap();
     let seen = follower.look().unwrap();
     Arc::new(follower.take(&seen, &owner(name)).unwrap())

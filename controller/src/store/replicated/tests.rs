@@ -10,6 +10,7 @@ pub(crate) mod memory;
 mod refused;
 mod rules;
 mod slow;
+pub(crate) mod way;
 mod world;
 
 use std::collections::BTreeMap;

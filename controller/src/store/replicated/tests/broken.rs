@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
 
 use tidegate_consensus::model::Model;
-use tidegate_consensus::{ConsensusError, Outcome, Page, Step, Transaction};
+use tidegate_consensus::{Step, Transaction};
 
 use super::super::super::StoreError;
 use super::super::checkpoint::{Checkpoint, Content};
@@ -13,6 +13,7 @@ use super::super::segment::Segment;
 use super::counting::copied;
 use super::memory::Memory;
 use super::rules::{afresh, model, started, taken};
+use super::way::{Over, Way};
 use super::*;
 
 /// Fills the log with rows, of which one is this round's alone, and makes a checkpoint of it.
@@ -100,33 +101,15 @@ struct AtPages {
     before: Box<dyn Fn() + Send + Sync>,
 }
 
-impl std::fmt::Debug for AtPages {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.model.fmt(f)
-    }
-}
-
-impl Consensus for AtPages {
-    fn transact(&self, transaction: &Transaction, within: Duration) -> Result<Outcome, ConsensusError> {
-        self.model.transact(transaction, within)
+impl Way for AtPages {
+    fn model(&self) -> &Model {
+        &self.model
     }
 
-    fn range(
-        &self,
-        from: &[u8],
-        to: &[u8],
-        most: usize,
-        at: Option<u64>,
-        within: Duration,
-    ) -> Result<Page, ConsensusError> {
+    fn before_page(&self, from: &[u8]) {
         if from.starts_with(b"t/page/") && self.left.fetch_sub(1, Ordering::SeqCst) == 1 {
             (self.before)();
         }
-        self.model.range(from, to, most, at, within)
-    }
-
-    fn compact(&self, revision: u64, within: Duration) -> Result<(), ConsensusError> {
-        self.model.compact(revision, within)
     }
 }
 
@@ -140,7 +123,7 @@ fn a_checkpoint_that_is_replaced_while_it_is_read_is_left_for_the_newer_one() {
         let (owner, rounds) = (Arc::clone(&store), Mutex::new(3..));
         let before = Box::new(move || filled(&owner, rounds.lock().unwrap().next().unwrap()));
         let between = Arc::new(AtPages { model: Arc::clone(&model), left: AtomicUsize::new(left), before });
-        let consensus = Arc::<AtPages>::clone(&between);
+        let consensus = Arc::new(Over(Arc::clone(&between)));
         let follower = follow(consensus, &Memory::new()).unwrap();
         assert_eq!((rows(follower.local()), afresh(&model)), (rows(&*store), rows(&*store)), "{left}");
     }

@@ -15,6 +15,7 @@ use super::super::keys::Keys;
 use super::super::segment::Segment;
 use super::memory::Memory;
 use super::rules::{Meanwhile, afresh, impatient, model, numbers, started, taken};
+use super::way::Over;
 use super::*;
 
 fn key(number: u64) -> Vec<u8> {
@@ -124,7 +125,7 @@ fn a_follower_that_builds_on_a_checkpoint_counts_from_the_rows_that_it_has() {
     store.commit(&[counted(1, 10)]).unwrap();
     let step = |keys: &Keys, step: &Step| matches!(step, Step::Get(key) if *key == keys.checkpoint());
     let between = Arc::new(Meanwhile { model: Arc::clone(&model), step, before: Mutex::default() });
-    let consensus = Arc::<Meanwhile>::clone(&between);
+    let consensus = Arc::new(Over(Arc::clone(&between)));
     let mut follower = Follower::follow(consensus, PREFIX, Memory::new(), wide(30), false).unwrap();
     store.commit(&[counted(1, 25)]).unwrap();
     follower.catch_up().unwrap();

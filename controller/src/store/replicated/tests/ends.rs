@@ -13,6 +13,7 @@ use super::super::checkpoint::Checkpoint;
 use super::super::keys::Keys;
 use super::memory::Memory;
 use super::rules::{Meanwhile, afresh, impatient, model, numbers, started, taken};
+use super::way::Over;
 use super::*;
 use crate::store::records::META_CLEAN;
 
@@ -45,7 +46,7 @@ fn lengths(model: &Model) -> Vec<usize> {
 /// An owner that something happens to just before a transaction with such a step.
 fn interrupted(model: &Arc<Model>, step: fn(&Keys, &Step) -> bool) -> (Arc<Meanwhile>, Arc<ReplicatedStore>) {
     let between = Arc::new(Meanwhile { model: Arc::clone(model), step, before: Mutex::default() });
-    let consensus = Arc::<Meanwhile>::clone(&between);
+    let consensus = Arc::new(Over(Arc::clone(&between)));
     let follower = Follower::follow(consensus, PREFIX, Memory::new(), settings(30), false).unwrap();
     let seen = follower.look().unwrap();
     let store = follower.take(&seen, &owner("a")).unwrap();

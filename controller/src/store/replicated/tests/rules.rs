@@ -3,11 +3,12 @@
 use std::sync::Mutex;
 
 use tidegate_consensus::model::{Fault, Model};
-use tidegate_consensus::{ConsensusError, Guard, Outcome, Page, Step, Transaction};
+use tidegate_consensus::{ConsensusError, Guard, Step, Transaction};
 
 use super::super::super::{RedbStore, StoreError};
 use super::super::keys::Keys;
 use super::memory::Memory;
+use super::way::{Over, Way};
 use super::*;
 use crate::service::{Service, ServiceConfig};
 use crate::store::records::{META_CLEAN, META_COMMIT};
@@ -198,35 +199,17 @@ pub(super) struct Meanwhile {
     pub(super) before: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
-impl std::fmt::Debug for Meanwhile {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.model.fmt(f)
+impl Way for Meanwhile {
+    fn model(&self) -> &Model {
+        &self.model
     }
-}
 
-impl Consensus for Meanwhile {
-    fn transact(&self, transaction: &Transaction, within: Duration) -> Result<Outcome, ConsensusError> {
+    fn before_transaction(&self, transaction: &Transaction) {
         let keys = Keys::new(PREFIX).unwrap();
         if transaction.then.iter().any(|step| (self.step)(&keys, step)) {
             let before = self.before.lock().unwrap().take();
             before.into_iter().for_each(|before| before());
         }
-        self.model.transact(transaction, within)
-    }
-
-    fn range(
-        &self,
-        from: &[u8],
-        to: &[u8],
-        most: usize,
-        at: Option<u64>,
-        within: Duration,
-    ) -> Result<Page, ConsensusError> {
-        self.model.range(from, to, most, at, within)
-    }
-
-    fn compact(&self, revision: u64, within: Duration) -> Result<(), ConsensusError> {
-        self.model.compact(revision, within)
     }
 }
 
@@ -244,7 +227,7 @@ fn what_the_old_owner_writes_until_it_is_deposed_is_read_by_the_new_one() {
     });
     let step = |keys: &Keys, step: &Step| matches!(step, Step::Put(key, _) if *key == keys.own());
     let between = Meanwhile { model: Arc::clone(&model), step, before: Mutex::new(Some(before)) };
-    let follower = follow(Arc::new(between), &Memory::new()).unwrap();
+    let follower = follow(Arc::new(Over(Arc::new(between))), &Memory::new()).unwrap();
     let seen = follower.look().unwrap();
     let second = follower.take(&seen, &owner("second")).unwrap();
     assert_eq!(groups(&second), ["a", "b"]);
