@@ -21,7 +21,7 @@ use crate::files::{Material, TlsError};
 
 /// How long before its making a certificate begins, for clocks that are behind. Half of it is short for machines
 /// without a time server; twice of it gains nothing.
-const EARLIER: Duration = Duration::hours(1);
+pub(crate) const EARLIER: Duration = Duration::hours(1);
 /// Bytes in a line of PEM.
 const PEM_LINE: usize = 64;
 
@@ -121,8 +121,8 @@ impl Authority {
             let print = fingerprint(key.public_key_raw());
             format!("tidegate authority {}", print.split(':').take(4).collect::<String>())
         };
-        let mut of =
-            params(&subject.map_or_else(own, str::to_owned), now(), now() + Duration::days(days.into()));
+        let now = now();
+        let mut of = params(&subject.map_or_else(own, str::to_owned), now, now + Duration::days(days.into()));
         // Signs certificates of others, and none of further authorities.
         of.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         of.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -192,10 +192,11 @@ impl Authority {
     }
 
     fn sign(&self, request: &Request, key: &KeyPair) -> Result<String, IssueError> {
-        let end = (now() + Duration::days(request.days.into())).unix_timestamp();
+        let now = now();
+        let end = (now + Duration::days(request.days.into())).unix_timestamp();
         let end = end.min(self.certificate.not_after);
-        let end = OffsetDateTime::from_unix_timestamp(end).unwrap_or_else(|_| now());
-        let mut of = params(&request.subject, now(), end);
+        let end = OffsetDateTime::from_unix_timestamp(end).unwrap_or(now);
+        let mut of = params(&request.subject, now, end);
         of.subject_alt_names = request.names.iter().map(Name::alternative).collect::<Result<_, _>>()?;
         of.is_ca = IsCa::ExplicitNoCa;
         of.use_authority_key_identifier_extension = true;

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use serde_json::Value;
 use tempfile::TempDir;
 use tidegate_test_servers::{Certificates, said};
 
@@ -52,6 +53,17 @@ impl Certs {
 
     fn text(&self, name: &str) -> String {
         self.path(name).to_str().unwrap().to_owned()
+    }
+
+    /// To openssl, a certificate ends so many days after the last minute.
+    #[track_caller]
+    fn ends_in(&self, days: u32, name: &str) {
+        for (seconds, end) in [(days * 86_400, "will expire"), (days * 86_400 - 60, "will not expire")] {
+            let file = self.text(name);
+            let checked =
+                said("openssl", &["x509", "-in", &file, "-noout", "-checkend", &seconds.to_string()]);
+            assert!(checked.contains(end), "{name} in {seconds} s: {checked}");
+        }
     }
 
     /// Options of a client with this certificate, or with none.
@@ -101,12 +113,12 @@ fn certificates_are_made_shown_and_renewed_and_never_written_over() {
     assert_eq!(fs::read(certs.path("ca.pem")).unwrap(), before);
     certs.ok(&["issue", "gateway", "gw", "--dns", "db.example", "--ip", "10.0.0.7", "--uri", "spiffe://x/y"]);
 
-    let shown: serde_json::Value =
+    let shown: Value =
         serde_json::from_str(&certs.ok(&["show", "certs/gw.pem", "certs/ca.pem", "-o", "json"])).unwrap();
     let names = ["DNS:db.example", "IP:10.0.0.7", "URI:spiffe://tidegate/gateway/gw", "URI:spiffe://x/y"];
     assert_eq!(shown[0]["names"], serde_json::json!(names));
     assert_eq!(shown[0]["usage"], serde_json::json!(["server", "client"]));
-    assert_eq!((&shown[0]["days_left"], &shown[1]["usage"][0]), (&90.into(), &"authority".into()));
+    assert_eq!(shown[1]["usage"][0], "authority");
     let print = said("openssl", &["x509", "-in", &certs.text("gw.pem"), "-noout", "-fingerprint", "-sha256"]);
     assert!(print.contains(shown[0]["sha256"].as_str().unwrap()), "{print}");
     let ca = certs.text("ca.pem");
@@ -116,8 +128,13 @@ fn certificates_are_made_shown_and_renewed_and_never_written_over() {
         assert!(verified.contains(": OK"), "{verified}");
     }
 
+    certs.ends_in(90, "gw.pem");
+    // Of the last day, whole seconds are over by now.
+    assert!([89, 90].map(Value::from).contains(&shown[0]["days_left"]), "{shown}");
     certs.ok(&["renew", "certs/gw.pem", "--days", "20"]);
-    assert!(certs.ok(&["show", "certs/gw.pem"]).contains("20: renew it"));
+    certs.ends_in(20, "gw.pem");
+    let shown = certs.ok(&["show", "certs/gw.pem"]);
+    assert!(shown.contains("20: renew it") || shown.contains("19: renew it"), "{shown}");
     assert!(certs.refused(&["renew", "certs/ca.pem"]).contains("is an authority"));
     assert!(certs.refused(&["show", "certs/gw-key.pem"]).contains("holds no certificate"));
     assert!(certs.refused(&["issue", "node", "n", "--dir", "nowhere"]).contains("tidegate cert init"));
@@ -196,7 +213,7 @@ fn a_certificate_opens_what_its_role_may() {
         assert!(refused.contains("needs the role admin or operator") && refused.contains(&said), "{refused}");
     }
     let log = asked(&controller, &eve, &["audit", "-o", "json"]);
-    let log: serde_json::Value = serde_json::from_str(&out(&log)).unwrap();
+    let log: Value = serde_json::from_str(&out(&log)).unwrap();
     for (key, value) in
         [("kind", "certificate"), ("identity", "ann"), ("role", "operator"), ("comment", "bob")]
     {
