@@ -136,11 +136,15 @@ impl Standby {
             Err(error) => return self.endure(&error, begun),
         };
         let step = match self.look(&mut follower, watching) {
-            Ok(Next::Wait(pause)) => Ok(Step::Wait(pause)),
+            Ok(Next::Wait(pause)) => {
+                self.recovered();
+                Ok(Step::Wait(pause))
+            }
             Ok(Next::Take { seen, silent }) => {
                 let me = self.as_owner(&follower, silent)?;
                 match follower.take(&seen, &me) {
                     Ok(store) => {
+                        self.recovered();
                         let kept = watching.held.take();
                         return Ok(Step::Taken(Box::new(Taken { store, kept, silent })));
                     }
@@ -183,6 +187,17 @@ impl Standby {
             is_news
         });
         Ok(Step::Wait(LONGEST_LOOK))
+    }
+
+    /// Shows that nothing is in the way any more.
+    fn recovered(&self) {
+        self.view.send_if_modified(|view| {
+            let was_in_trouble = view.trouble.take().is_some();
+            if was_in_trouble {
+                tracing::info!("the cluster is followed again");
+            }
+            was_in_trouble
+        });
     }
 
     /// Begins to follow, and to hold nothing ready yet.
@@ -300,12 +315,14 @@ impl Standby {
         }
     }
 
+    /// Shows who leads. Trouble stays: it is over when a whole look succeeds, which reads more than that.
     fn show(&self, owner: Option<&Owner>, is_open: bool) {
         let leader = owner.map(shown_as);
         self.view.send_if_modified(|view| {
-            let name = view.name.clone();
-            let next = View { leader, has_looked: true, is_open, trouble: None, name };
-            if view.leader != next.leader || view.trouble.is_some() {
+            let (name, trouble) = (view.name.clone(), view.trouble.clone());
+            let next =
+                View { leader, has_looked: true, is_open: is_open && trouble.is_none(), trouble, name };
+            if view.leader != next.leader || !view.has_looked {
                 match &next.leader {
                     Some(leader) => tracing::info!("standing by: {leader} leads"),
                     None => tracing::info!("no controller leads"),

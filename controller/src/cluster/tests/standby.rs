@@ -265,9 +265,13 @@ fn a_file_that_another_part_of_the_process_closes_is_waited_for_but_not_for_ever
     let mut scene = Onlooker::new();
     let _leader = scene.leads(&owner("a"));
     *scene.local.is_closing.lock().unwrap() = true;
+    let mut changes = scene.view.clone();
     scene.waits(0);
-    *scene.local.is_closing.lock().unwrap() = false;
+    changes.mark_unchanged();
     scene.waits(500);
+    assert!(!changes.has_changed().unwrap(), "what stays in the way is said once");
+    *scene.local.is_closing.lock().unwrap() = false;
+    scene.waits(1_000);
     assert_eq!(scene.view(), seen(Some("a"), false));
 }
 
