@@ -9,6 +9,7 @@
 use std::os::fd::OwnedFd;
 
 use rustix::net::netlink::{GENERIC, SocketAddrNetlink};
+use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with,
 };
@@ -17,6 +18,9 @@ use super::share::Counted;
 
 /// Longer than any message of these: the longest has two records of some 600 bytes.
 const MAX_MESSAGE: usize = 4_096;
+/// Bytes of records that wait to be read. One takes some 2 KiB with what the kernel needs for it, and every thread of the
+/// machine that ends leaves one: the usual 208 KiB are full after a hundred, which a build beside leaves in a second.
+const ROOM: usize = 4 << 20;
 /// Length of both headers before the attributes.
 const HEADERS: usize = 20;
 
@@ -56,6 +60,8 @@ impl Exits {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, Some(GENERIC)).ok()?;
         connect(&socket, &SocketAddrNetlink::new(0, 0)).ok()?;
+        // Takes the right that listening takes, too.
+        set_socket_recv_buffer_size_force(&socket, ROOM).ok()?;
         let own = Self(socket);
         own.ask(GENL_ID_CTRL, CTRL_CMD_GETFAMILY, 0, CTRL_ATTR_FAMILY_NAME, "TASKSTATS")?;
         let told = own.hear()?;
@@ -153,7 +159,8 @@ fn value(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
+    use std::collections::BTreeSet;
+    use std::process::{Child, Command};
 
     use super::*;
 
@@ -193,18 +200,22 @@ mod tests {
         assert_eq!(value(&[0; 16], 1), None, "an attribute without a length");
     }
 
-    #[test]
-    fn who_may_hears_what_a_process_used_until_its_end() {
+    /// `None` where nobody may: in a container, or without the right.
+    fn heard() -> Option<Exits> {
         // The numbers the kernel gives those of the machine itself.
         let of_the_machine = ["pid:[4026531836]", "user:[4026531837]"].iter().all(|space| {
             let (kind, _) = space.split_once(':').unwrap();
             std::fs::read_link(format!("/proc/self/ns/{kind}")).unwrap().to_str() == Some(space)
         });
-        let Some(exits) = Exits::listen() else {
-            let may = of_the_machine && rustix::process::geteuid().is_root();
-            assert!(!may, "root hears of it, outside of containers");
-            return;
-        };
+        let exits = Exits::listen();
+        let may = of_the_machine && rustix::process::geteuid().is_root();
+        assert!(exits.is_some() || !may, "root hears of it, outside of containers");
+        exits
+    }
+
+    #[test]
+    fn who_may_hears_what_a_process_used_until_its_end() {
+        let Some(exits) = heard() else { return };
         let mut child =
             Command::new("sh").args(["-c", "i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done"]).spawn();
         let child = child.as_mut().unwrap();
@@ -212,5 +223,19 @@ mod tests {
         let told = std::iter::from_fn(|| exits.next()).find(|(pid, _)| *pid == child.id());
         let (_, used) = told.expect("its record is there once it was waited for");
         assert!(used.cpu_ns > 1_000_000, "{used:?}");
+    }
+
+    #[test]
+    fn the_records_of_many_that_end_between_two_looks_wait() {
+        let Some(exits) = heard() else { return };
+        let children: Vec<Child> = (0..400).map(|_| Command::new("true").spawn().unwrap()).collect();
+        let mut left: BTreeSet<u32> = children.iter().map(Child::id).collect();
+        for mut child in children {
+            assert!(child.wait().unwrap().success());
+        }
+        while let Some((pid, _)) = exits.next() {
+            left.remove(&pid);
+        }
+        assert!(left.is_empty(), "{} of them are missing", left.len());
     }
 }
