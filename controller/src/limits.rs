@@ -66,8 +66,8 @@ pub const MAX_STATEMENTS: usize = 10_000;
 /// Sums of statements by spans of time, of minutes and of hours each. Beyond, the oldest span is forgotten; each costs some
 /// 250 bytes of memory. Half of it has no hour of 1,000 busy templates beside short ones; twice of it is 100 MB.
 pub const MAX_STATEMENT_CELLS: usize = 100_000;
-/// Gateways whose last report is remembered; beyond, the longest silent is forgotten, and a report that it repeats
-/// counts twice.
+/// Processes of gateways whose last report is remembered; beyond, the longest silent is forgotten, and a report that it
+/// repeats counts twice.
 pub const MAX_GATEWAYS: usize = 10_000;
 /// Rows in one report of statements.
 pub const MAX_STATEMENT_ROWS: usize = 1_000;

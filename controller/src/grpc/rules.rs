@@ -77,7 +77,7 @@ async fn tell_all(service: &Service, narrowed: &Narrowed, peer: &Reader<v1::Rule
         let count = view.groups.len() + view.watches.len();
         entries = entries.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
         let more = count >= RULES_PART;
-        peer.tell(part(&view, narrowed, more)).await?;
+        peer.tell(part(&view, narrowed, service.clock().unix_ms(), more)).await?;
         if !more {
             return Ok(entries);
         }
@@ -85,12 +85,13 @@ async fn tell_all(service: &Service, narrowed: &Narrowed, peer: &Reader<v1::Rule
 }
 
 /// The rules and watches of the groups that the gateway was given.
-fn part(view: &RulesView, narrowed: &Narrowed, more: bool) -> v1::Rules {
+fn part(view: &RulesView, narrowed: &Narrowed, unix_ms: u64, more: bool) -> v1::Rules {
     let groups = view.groups.iter().filter(|rule| narrowed.gives(&rule.group));
     let watches = view.watches.iter().filter(|watch| narrowed.gives(&watch.group));
     v1::Rules {
         groups: groups.map(shapes::rule).collect(),
         watches: watches.map(|watch| shapes::told_watch(watch)).collect(),
         more,
+        unix_ms,
     }
 }

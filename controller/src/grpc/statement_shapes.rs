@@ -49,7 +49,7 @@ pub(super) fn report_in(message: v1::ReportStatementsRequest) -> Result<Statemen
         incarnation: numbered(
             "incarnation",
             message.incarnation,
-            "0 is out of range; use a number that grows with every start",
+            "0 is out of range; use a number of this process alone",
         )?,
         seq: numbered("seq", message.seq, "0 is out of range; number reports from 1")?,
         rows: rows.collect::<Result<_, _>>()?,

@@ -1,7 +1,8 @@
 //! Costs of statements, by template and group, over all gateways.
 //!
 //! Pure: time is Unix milliseconds and an argument. Gateways report their counts since their last report. Gateway,
-//! incarnation and number identify a report, and one that is not newer than the last applied is not applied again. At
+//! incarnation and number identify a report, and one that is not newer than the last applied of that process is not
+//! applied again. Nothing is made of the order of incarnations: they come from clocks, which may have been set back. At
 //! most [`MAX_STATEMENTS`] rows are kept, and the least recently reported is dropped first; sums saturate. Nothing is
 //! stored: all counts restart with the controller, which is when a repeated report must count again.
 
@@ -172,6 +173,8 @@ pub struct StatementReport {
 }
 
 type Key = (GroupName, Fingerprint);
+/// A gateway's name and incarnation.
+type Process = (String, u64);
 
 #[derive(Debug)]
 struct Entry {
@@ -191,9 +194,9 @@ pub struct Statistics {
     recent: Recent,
     /// Rows by the tick of their last report.
     used: BTreeMap<u64, Key>,
-    /// The newest report of each gateway, and the tick of its arrival.
-    gateways: BTreeMap<String, (u64, u64, u64)>,
-    heard: BTreeMap<u64, String>,
+    /// The newest report of each process of each gateway, and the tick of its arrival.
+    processes: BTreeMap<Process, (u64, u64)>,
+    heard: BTreeMap<u64, Process>,
     /// Counts all that happens here: an order without a clock.
     tick: u64,
     evicted: u64,
@@ -230,7 +233,7 @@ impl Statistics {
             rows: BTreeMap::new(),
             recent: Recent::default(),
             used: BTreeMap::new(),
-            gateways: BTreeMap::new(),
+            processes: BTreeMap::new(),
             heard: BTreeMap::new(),
             tick: 0,
             evicted: 0,
@@ -253,25 +256,26 @@ impl Statistics {
         self.evicted
     }
 
-    /// Adds a report up that comes at `unix_ms`, unless it, or a later one of the gateway, was applied before; returns
-    /// whether it did.
+    /// Adds a report up that comes at `unix_ms`, unless it, or a later one of the same process, was applied before;
+    /// returns whether it did.
     pub fn report(&mut self, report: StatementReport, unix_ms: u64) -> bool {
-        let known = self.gateways.get(&report.gateway).copied();
-        if known.is_some_and(|(incarnation, seq, _)| (report.incarnation, report.seq) <= (incarnation, seq)) {
+        let process = (report.gateway, report.incarnation);
+        let known = self.processes.get(&process).copied();
+        if known.is_some_and(|(seq, _)| report.seq <= seq) {
             return false;
         }
         let tick = self.next_tick();
         match known {
-            Some((.., heard)) => drop(self.heard.remove(&heard)),
-            None if self.gateways.len() >= MAX_GATEWAYS => {
+            Some((_, heard)) => drop(self.heard.remove(&heard)),
+            None if self.processes.len() >= MAX_GATEWAYS => {
                 if let Some((_, silent)) = self.heard.pop_first() {
-                    self.gateways.remove(&silent);
+                    self.processes.remove(&silent);
                 }
             }
             None => {}
         }
-        self.heard.insert(tick, report.gateway.clone());
-        self.gateways.insert(report.gateway, (report.incarnation, report.seq, tick));
+        self.heard.insert(tick, process.clone());
+        self.processes.insert(process, (report.seq, tick));
         self.evicted = self.evicted.saturating_add(report.evicted);
         for row in report.rows {
             self.add(row, unix_ms);
@@ -421,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_is_applied_once() {
+    fn a_report_is_applied_once_whatever_the_clocks_of_its_process_and_of_others_say() {
         let mut statements = Statistics::new(7);
         let one = || vec![row("a", 1, calls(3))];
         for (incarnation, seq, applied) in [
@@ -429,14 +433,18 @@ mod tests {
             (5, 1, false),
             (5, 3, true),
             (5, 2, false),
-            (4, 9, false),
             (6, 1, true),
-            (5, 9, false),
+            (5, 3, false),
+            // Started after its machine's clock was set back, or another one of this name.
+            (4, 1, true),
+            (4, 1, false),
+            (6, 1, false),
+            (5, 4, true),
         ] {
             assert_eq!(statements.report(report(incarnation, seq, one()), 0), applied, "{incarnation} {seq}");
         }
         let list = list(&statements, Order::Ru, 10);
-        assert_eq!((list.rows[0].sums.calls, list.total, list.evicted, list.since_unix_ms), (9, 1, 6, 7));
+        assert_eq!((list.rows[0].sums.calls, list.total, list.evicted, list.since_unix_ms), (15, 1, 10, 7));
     }
 
     #[test]
@@ -526,8 +534,8 @@ mod tests {
             let gateway = format!("g{number}");
             statements.report(StatementReport { gateway, ..report(1, 1, Vec::new()) }, 0);
         }
-        assert_eq!((statements.gateways.len(), statements.heard.len()), (MAX_GATEWAYS, MAX_GATEWAYS));
-        assert!(statements.report(report(1, 2, Vec::new()), 0), "the longest silent gateway is forgotten");
+        assert_eq!((statements.processes.len(), statements.heard.len()), (MAX_GATEWAYS, MAX_GATEWAYS));
+        assert!(statements.report(report(1, 2, Vec::new()), 0), "the longest silent process is forgotten");
     }
 
     #[test]

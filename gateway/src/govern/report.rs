@@ -40,8 +40,8 @@ pub(super) async fn statements(
     statements: Arc<Statements>,
     mut end: oneshot::Receiver<oneshot::Sender<()>>,
 ) {
-    // Grows from start to start, as the controller wants it.
-    let incarnation = clock::wall_ms();
+    // No other process of this gateway has it, also where the clock was set back between two starts. Zero is no number.
+    let incarnation = clock::wall_us().max(1);
     let (mut seq, mut unsent) = (0_u64, VecDeque::new());
     loop {
         let ended = clock::within(PERIOD, &mut end).await;

@@ -11,6 +11,7 @@ use arc_swap::ArcSwap;
 use foldhash::fast::RandomState;
 use tidegate_client::Ru;
 use tidegate_proto::v1;
+use tokio::time::Instant;
 use tokio_stream::StreamExt as _;
 use tonic::{Code, Status, Streaming};
 
@@ -52,8 +53,8 @@ pub(crate) struct Limit {
 pub(crate) struct Watch {
     pub(crate) id: u64,
     pub(crate) action: Action,
-    /// The moment at which it ends, in milliseconds since 1970.
-    ends: Option<u64>,
+    /// The moment at which it ends.
+    ends: Option<Instant>,
 }
 
 /// All of it.
@@ -129,8 +130,17 @@ impl Limit {
 }
 
 impl Book {
-    fn of(groups: &[v1::GroupRule], watches: &[v1::Watch]) -> Self {
+    /// These rules and watches, which the controller sent at `sent_ms` by its clock.
+    fn of(groups: &[v1::GroupRule], watches: &[v1::Watch], sent_ms: u64) -> Self {
         let mut book = Self::default();
+        let now = clock::now();
+        // Controllers of earlier builds do not say when.
+        let sent_ms = if sent_ms == 0 { clock::wall_ms() } else { sent_ms };
+        // An end beyond any clock is none.
+        let end = |watch: &v1::Watch| {
+            let left = (watch.end_unix_ms > 0).then(|| watch.end_unix_ms.saturating_sub(sent_ms));
+            left.and_then(|ms| now.checked_add(Duration::from_millis(ms)))
+        };
         for rule in groups {
             if let Some(limit) = &rule.limit {
                 book.limits.insert(rule.group.clone(), Arc::new(Limit::of(limit)));
@@ -149,8 +159,7 @@ impl Book {
             if watch.r#match == "exact" {
                 book.exact.insert(watch.group.clone());
             }
-            let ends = (watch.end_unix_ms > 0).then_some(watch.end_unix_ms);
-            let entry = Watch { id: watch.id, action, ends };
+            let entry = Watch { id: watch.id, action, ends: end(watch) };
             book.watches.entry(watch.group.clone()).or_default().insert(watch.digest.clone(), entry);
         }
         book
@@ -184,7 +193,7 @@ impl Book {
         }
         let watches = self.watches.get(group)?;
         let in_force = |digest: String| {
-            watches.get(&digest).filter(|found| found.ends.is_none_or(|ends| clock::wall_ms() < ends))
+            watches.get(&digest).filter(|found| found.ends.is_none_or(|ends| clock::now() < ends))
         };
         let exact = if self.exact.contains(group) { text_digest().and_then(in_force) } else { None };
         exact.or_else(|| fingerprint().and_then(in_force))
@@ -211,7 +220,7 @@ impl Listing {
         }
         let Self { groups, watches } = std::mem::take(self);
         tracing::info!(rules = groups.len(), watches = watches.len(), "rules received");
-        Ok(Some(Book::of(&groups, &watches)))
+        Ok(Some(Book::of(&groups, &watches, part.unix_ms)))
     }
 }
 
@@ -308,8 +317,8 @@ mod tests {
         assert_eq!((amount(""), amount("x"), amount("1.0000001")), (None, None, None));
     }
 
-    #[test]
-    fn a_watch_covers_its_group_until_it_ends() {
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_covers_its_group_until_it_ends() {
         let watch = |r#match: &str, digest: &str, ends: u64| v1::Watch {
             id: 5,
             group: "g".into(),
@@ -322,20 +331,25 @@ mod tests {
         let watches = [
             watch("similar", "f1", 0),
             watch("exact", "t1", 0),
-            watch("similar", "old", 1),
-            watch("exact", "told", 1),
+            watch("similar", "old", 1_001),
+            watch("exact", "told", 1_001),
+            watch("exact", "long", u64::MAX),
             recorded,
         ];
         let rule = v1::GroupRule { group: "g".into(), limit: Some(limit("cooldown")), max_wait_us: 0 };
         let waits = v1::GroupRule { group: "w".into(), limit: None, max_wait_us: 1_000 };
-        let book = Book::of(&[rule, waits], &watches);
+        // The controller's clock has its own opinion of the year.
+        let book = Book::of(&[rule, waits], &watches, 1_000);
         assert_eq!((book.max_wait("g"), book.max_wait("w")), (None, Some(Duration::from_millis(1))));
         assert!(book.limit("w").is_none());
         let find = |group: &str, f: &str, t: &str| {
             let known = |digest: &str| (!digest.is_empty()).then(|| digest.to_owned());
             book.watch(group, || known(f), || known(t)).map(|w| w.action.clone())
         };
+        assert_eq!(find("g", "old", ""), Some(Action::Cooldown), "it lasts for a millisecond more");
+        tokio::time::advance(Duration::from_millis(1)).await;
         assert_eq!(find("g", "f1", ""), Some(Action::Cooldown), "the rule's action");
+        assert_eq!(find("g", "", "long"), Some(Action::Cooldown));
         assert_eq!(find("g", "f2", "t1"), Some(Action::Cooldown));
         assert_eq!((find("g", "old", ""), find("h", "f1", "t1"), find("g", "f2", "t3")), (None, None, None));
         assert_eq!(find("g", "old", "t1"), Some(Action::Cooldown), "the other has ended");
@@ -403,7 +417,7 @@ mod tests {
     #[tokio::test]
     async fn a_list_that_its_stream_leaves_unfinished_is_no_part_of_the_next() {
         let part = |group: usize, more: bool| {
-            Ok(v1::Rules { groups: vec![rule(group)], watches: vec![watched(group, 1)], more })
+            Ok(v1::Rules { groups: vec![rule(group)], watches: vec![watched(group, 1)], more, unix_ms: 0 })
         };
         let [stopped, lost, whole] = [
             vec![part(0, true)],
@@ -441,7 +455,7 @@ mod tests {
                 ..v1::GroupRule::default()
             })
         };
-        let part = |groups, watches, more| v1::Rules { groups, watches, more };
+        let part = |groups, watches, more| v1::Rules { groups, watches, more, unix_ms: 0 };
         let watches = vec![watched(0, 1); MAX_WATCHES];
         let mut listing = Listing::default();
         assert!(listing.add(part(rules(0, 100_000).collect(), watches.clone(), true)).unwrap().is_none());
@@ -477,6 +491,7 @@ mod tests {
                     groups: part.iter().filter_map(|entry| entry.ok()).map(rule).collect(),
                     watches: part.iter().filter_map(|entry| entry.err()).map(|(of, at)| watched(of, at)).collect(),
                     more: true,
+                    unix_ms: 0,
                 }).collect();
                 // An empty list has a part, too.
                 match parts.last_mut() {
