@@ -1,4 +1,5 @@
-//! Reports convictions to the controller at once, and statements' costs every few seconds.
+//! Reports convictions to the controller at once, and statements' costs every few seconds. Where the controller cannot
+//! take a report now, it is sent again: in a cluster another one may lead in a moment.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,26 +17,35 @@ use crate::clock;
 const PERIOD: Duration = Duration::from_secs(2);
 /// Longest wait for one answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Between two attempts to report a conviction.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Attempts at one conviction. A takeover takes two seconds; with twice as many, the convictions of half a minute would
+/// wait behind one that cannot be reported.
+const ATTEMPTS: u32 = 15;
 
 /// Where reports go.
-pub(super) trait Take {
+pub(super) trait Take<Report> {
     /// Hands one over and waits until it has arrived.
-    fn take(
-        &mut self,
-        report: v1::ReportStatementsRequest,
-    ) -> impl Future<Output = Result<(), Status>> + Send;
+    fn take(&mut self, report: Report) -> impl Future<Output = Result<(), Status>> + Send;
 }
 
-impl Take for Controller {
+impl Take<v1::ReportStatementsRequest> for Controller {
     async fn take(&mut self, report: v1::ReportStatementsRequest) -> Result<(), Status> {
         let request = self.request(report).await?;
         self.statements().report_statements(request).await.map(drop)
     }
 }
 
+impl Take<v1::ConvictRequest> for Controller {
+    async fn take(&mut self, report: v1::ConvictRequest) -> Result<(), Status> {
+        let request = self.request(report).await?;
+        self.statements().convict(request).await.map(drop)
+    }
+}
+
 /// Runs until `end`, then reports the rest and answers on the channel that came with it.
 pub(super) async fn statements(
-    mut to: impl Take,
+    mut to: impl Take<v1::ReportStatementsRequest>,
     gateway: String,
     statements: Arc<Statements>,
     mut end: oneshot::Receiver<oneshot::Sender<()>>,
@@ -68,7 +78,10 @@ pub(super) async fn statements(
 }
 
 /// Sends what is unsent, in order, until the controller does not answer.
-async fn tell(to: &mut impl Take, unsent: &mut VecDeque<v1::ReportStatementsRequest>) {
+async fn tell(
+    to: &mut impl Take<v1::ReportStatementsRequest>,
+    unsent: &mut VecDeque<v1::ReportStatementsRequest>,
+) {
     while let Some(report) = unsent.front() {
         match clock::within(PATIENCE, to.take(report.clone())).await {
             Some(Ok(())) => {}
@@ -86,16 +99,27 @@ async fn tell(to: &mut impl Take, unsent: &mut VecDeque<v1::ReportStatementsRequ
 }
 
 /// Reports convictions until the gateway ends.
-pub(super) async fn convictions(controller: Controller, mut waiting: mpsc::Receiver<v1::ConvictRequest>) {
+pub(super) async fn convictions(
+    mut to: impl Take<v1::ConvictRequest>,
+    mut waiting: mpsc::Receiver<v1::ConvictRequest>,
+) {
     while let Some(conviction) = waiting.recv().await {
-        let group = conviction.group.clone();
-        let convicted = async {
-            let request = controller.request(conviction).await?;
-            controller.statements().convict(request).await
-        };
-        match clock::within(PATIENCE, convicted).await {
-            Some(Ok(_)) => {}
-            failed => tracing::warn!(?failed, group, "a runaway was not recorded"),
+        let mut left = ATTEMPTS;
+        loop {
+            left = left.saturating_sub(1);
+            match clock::within(PATIENCE, to.take(conviction.clone())).await {
+                Some(Ok(())) => break,
+                // Not recorded, unless the connection broke between the record and its answer: then it counts twice.
+                // Without any answer that is likelier, so there the attempt is the last.
+                Some(Err(status)) if status.code() == Code::Unavailable && left > 0 => {
+                    tracing::debug!(%status, "a runaway is not recorded yet, tried again");
+                    tokio::time::sleep(AGAIN).await;
+                }
+                failed => {
+                    tracing::warn!(?failed, group = conviction.group, "a runaway was not recorded");
+                    break;
+                }
+            }
         }
     }
 }
@@ -129,7 +153,7 @@ mod tests {
         told: Arc<Mutex<Vec<Report>>>,
     }
 
-    impl Take for Told {
+    impl Take<v1::ReportStatementsRequest> for Told {
         async fn take(&mut self, report: v1::ReportStatementsRequest) -> Result<(), Status> {
             count(&self.statements, &format!("select a{}", report.seq));
             let templates = report.rows.into_iter().map(|row| row.template).collect();
@@ -177,5 +201,49 @@ mod tests {
         let told = told(3, [Err(away), Ok(()), Err(never), Ok(()), Ok(())]).await;
         let numbers: Vec<_> = told.iter().map(|(at, seq, templates)| (*at, *seq, templates.len())).collect();
         assert_eq!(numbers, [(2, 1, 1), (4, 1, 1), (4, 2, 1), (6, 3, 1), (7, 4, 1)]);
+    }
+
+    /// Notes when which group's conviction comes, and answers; never, where there is no answer.
+    struct Recorder {
+        answers: VecDeque<Option<Code>>,
+        began: Instant,
+        came: Arc<Mutex<Vec<(u64, String)>>>,
+    }
+
+    impl Take<v1::ConvictRequest> for Recorder {
+        async fn take(&mut self, report: v1::ConvictRequest) -> Result<(), Status> {
+            self.came.lock().unwrap().push((self.began.elapsed().as_secs(), report.group));
+            match self.answers.pop_front().unwrap() {
+                Some(Code::Ok) => Ok(()),
+                Some(code) => Err(Status::new(code, "not now")),
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// When the convictions of groups a, b and c come to a controller with these answers.
+    async fn came(answers: impl IntoIterator<Item = Option<Code>>) -> Vec<(u64, String)> {
+        let came = Arc::<Mutex<Vec<_>>>::default();
+        let answers = answers.into_iter().collect();
+        let recorder = Recorder { answers, began: clock::now(), came: Arc::clone(&came) };
+        let (send, waiting) = mpsc::channel(3);
+        for group in ["a", "b", "c"] {
+            send.try_send(v1::ConvictRequest { group: group.into(), ..Default::default() }).unwrap();
+        }
+        drop(send);
+        convictions(recorder, waiting).await;
+        std::mem::take(&mut *came.lock().unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_conviction_waits_for_the_next_controller_and_is_not_repeated_where_it_may_be_recorded() {
+        let (away, ok) = (Some(Code::Unavailable), Some(Code::Ok));
+        let expected = [(0, "a"), (1, "a"), (2, "a"), (2, "b"), (7, "c")].map(|(at, of)| (at, of.to_owned()));
+        assert_eq!(came([away, away, ok, None, ok]).await, expected);
+        let expected = [(0, "a"), (0, "b"), (0, "c")].map(|(at, of)| (at, of.to_owned()));
+        assert_eq!(came([Some(Code::PermissionDenied), Some(Code::InvalidArgument), ok]).await, expected);
+        let given_up = std::iter::repeat_n(away, 15).chain([ok, ok]);
+        let last = came(given_up).await.split_off(14);
+        assert_eq!(last, [(14, "a"), (14, "b"), (14, "c")].map(|(at, of)| (at, of.to_owned())));
     }
 }
