@@ -1,6 +1,6 @@
 //! Tokens as operators use them: the first, those of others, and their end.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Output, Stdio};
 
@@ -110,18 +110,37 @@ fn a_node_and_a_gateway_show_tokens_where_others_show_certificates() {
     far.args(["--endpoint", "http://192.0.2.1:7420", "--token-file", &path("till"), "node", "--sql", &sql]);
     assert!(err(&far.output().unwrap()).contains("without TLS"));
 
-    let mut gateway = tidegate();
-    gateway.args(["--endpoint", &controller.endpoint, "gateway", "--identity", "gw-1", "--until-stdin-ends"]);
-    gateway.args(["--listen", "127.0.0.1:0", "--upstream", "postgres://127.0.0.1:1"]);
-    gateway.args(["--controller-token-file", &path("gw-1")]);
-    gateway.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(said::log());
-    let mut gateway = gateway.spawn().unwrap();
+    let start = |identity: &str, token: &str, log: Stdio| {
+        let mut gateway = tidegate();
+        gateway.args(["--endpoint", &controller.endpoint, "gateway", "--identity", identity]);
+        gateway.args([
+            "--until-stdin-ends",
+            "--listen",
+            "127.0.0.1:0",
+            "--upstream",
+            "postgres://127.0.0.1:1",
+        ]);
+        gateway.args(["--controller-token-file", &path(token)]);
+        gateway.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log).spawn().unwrap()
+    };
+    let mut gateway = start("gw-1", "gw-1", said::log());
     eventually("the gateway has a session", || {
         let list = out(&asked(&controller, "root", &["client", "list"]));
         list.contains("tidegate-gateway/") && list.contains("gw-1")
     });
     drop(gateway.stdin.take());
     assert!(gateway.wait().unwrap().success());
+
+    // A node may not follow the rules against runaways, which would otherwise not hold without a word.
+    let log = File::create(path("log")).unwrap();
+    let mut gateway = start("till.gw", "till", log.into());
+    let logged = || fs::read_to_string(path("log")).unwrap();
+    eventually("the gateway says that it has no rules", || logged().contains("rules are not followed"));
+    drop(gateway.stdin.take());
+    assert!(gateway.wait().unwrap().success());
+    let logged = logged();
+    assert!(logged.contains("it needs the role admin or gateway") && !logged.contains("tdg_"), "{logged}");
+    assert_eq!(logged.matches("rules are not followed").count(), 1, "{logged}");
 }
 
 #[test]

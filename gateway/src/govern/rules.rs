@@ -229,18 +229,26 @@ impl Rules {
         self.0.load()
     }
 
-    /// Follows the controller until the gateway ends. While it is away the last book stays in force.
+    /// Follows the controller until the gateway ends. While it is away the last book stays in force. What waiting does not
+    /// help against, such as a token that may not follow, is logged once.
     pub(super) async fn follow(&self, controller: Controller, gateway: String) {
+        let mut logged = None;
         loop {
             match self.take_in(&controller, &gateway).await {
-                Ok(()) => {}
-                Err(status) if status.code() == Code::ResourceExhausted => {
-                    tracing::warn!(
-                        reason = status.message(),
-                        "rules are not followed; those before stay in force"
-                    );
+                Ok(()) => logged = None,
+                Err(status)
+                    if matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled) =>
+                {
+                    tracing::debug!(%status, "no rules");
                 }
-                Err(status) => tracing::debug!(%status, "no rules"),
+                Err(status) => {
+                    let reason = Some(status.message().to_owned());
+                    if logged != reason {
+                        let reason = status.message();
+                        tracing::warn!(reason, "rules are not followed; those before stay in force");
+                    }
+                    logged = reason;
+                }
             }
             tokio::time::sleep(RETRY).await;
         }
