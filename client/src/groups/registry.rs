@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 
 use foldhash::fast::RandomState;
+use tidegate_core::usage::Total;
 
 use super::{Agenda, GroupCell};
 use crate::cell::Notice;
@@ -102,11 +103,11 @@ impl Registry {
         Ok(cell)
     }
 
-    /// Forgets a group that the controller does not know, unless someone uses it.
+    /// Forgets a group that the controller does not know, unless someone uses it or it has counted anything.
     pub(crate) fn forget_unknown(&self, cell: &Arc<GroupCell>) {
         let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
         // Two: the map's and the caller's. No thread can add one, as the map is locked.
-        if Arc::strong_count(cell) == 2 && cell.consumption().operations == 0 {
+        if Arc::strong_count(cell) == 2 && cell.consumption() == Total::default() {
             groups.by_name.remove(cell.name());
         }
     }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use tidegate_client::{Fallback, GroupError, Limits, Refused, Ru};
+use tidegate_client::{Fallback, GroupError, LeaseState, Limits, Refused, Ru};
 use tidegate_core::group::GroupSpec;
 use tidegate_core::units::Rate;
 use tidegate_proto::v1;
 use tokio::time::Instant;
 
-use crate::fake::{Fake, piped};
+use crate::fake::{Fake, State, eventually, piped};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// A message that goes out as soon as one may, and its answer.
@@ -42,6 +42,32 @@ async fn groups_that_are_not_there_take_no_place_of_those_that_are() {
     }
     fake.group("g", usual());
     client.group("g").await.unwrap();
+}
+
+/// Its refusals were counted, and a total that began again would be behind what the controller has.
+#[tokio::test(start_paused = true)]
+async fn a_group_that_is_removed_and_made_again_goes_on_with_its_total_also_where_it_has_refused_only() {
+    let fake = Fake::new();
+    fake.group("g", usual());
+    let client = piped(&fake).connect().await.unwrap();
+    let group = client.group("g").await.unwrap();
+    for _ in 0..7 {
+        group.try_acquire(Ru::whole(1_000_000)).unwrap_err();
+    }
+    let key = (client.stats().incarnation, "g".to_owned());
+    let throttled = |state: &State| state.totals.get(&key).map(|total| total.throttled);
+    fake.until("refusals are reported", |state| throttled(state) == Some(7)).await;
+    fake.remove_group("g");
+    eventually("it is unknown", || group.state().lease == LeaseState::Unknown).await;
+    drop(group);
+    let error = client.group("g").await.unwrap_err();
+    assert!(matches!(error, GroupError::UnknownGroup { .. }), "{error}");
+
+    fake.group("g", usual());
+    let group = client.group("g").await.unwrap();
+    drop(group.acquire(Ru::whole(1), SECOND).await.unwrap());
+    fake.until("its use is reported", |state| state.total("g") == Ru::whole(1)).await;
+    assert_eq!(throttled(&fake.state()), Some(7));
 }
 
 #[tokio::test(start_paused = true)]

@@ -37,6 +37,8 @@ pub(crate) struct State {
     origin: Instant,
     pub(crate) engine: Engine,
     groups: BTreeMap<String, GroupId>,
+    /// Groups that were made, also those that are no more: no two have one number.
+    made: u32,
     clients: BTreeMap<(String, u64), ClientId>,
     /// Windows of quotas that were opened.
     windows: u32,
@@ -81,6 +83,7 @@ impl Fake {
             origin: Instant::now(),
             engine: Engine::new(Time(0), EngineConfig::default()),
             groups: BTreeMap::new(),
+            made: 0,
             clients: BTreeMap::new(),
             windows: 0,
             sessions: Vec::new(),
@@ -126,8 +129,12 @@ impl Fake {
 
     pub(crate) fn group(&self, name: &str, spec: GroupSpec) {
         let mut state = self.state();
-        let (now, next) = (state.now(), u32::try_from(state.groups.len()).unwrap() + 10);
-        let id = *state.groups.entry(name.into()).or_insert(GroupId(next));
+        let now = state.now();
+        let id = state.groups.get(name).copied().unwrap_or_else(|| {
+            state.made += 1;
+            GroupId(state.made + 9)
+        });
+        state.groups.insert(name.into(), id);
         state.engine.put_group(now, id, spec).unwrap();
         state.tell(v1::watch_event::Kind::GroupsChanged(v1::GroupsChanged { groups: vec![name.into()] }));
     }
