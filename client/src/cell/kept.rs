@@ -52,6 +52,15 @@ impl Kept {
         }
     }
 
+    /// Gives the slot back: the group is no more.
+    pub(crate) fn release(&mut self, journal: &Journal) {
+        if let Some(slot) = self.slot.take()
+            && let Err(error) = journal.release(&slot)
+        {
+            tracing::error!(%error, "the next start will report a group that is no more");
+        }
+    }
+
     /// The slot as words, zeros for none.
     pub(super) fn to_words(&self) -> [u64; Slot::WORDS] {
         self.slot.as_ref().map(Slot::to_words).unwrap_or_default()

@@ -109,6 +109,9 @@ impl Registry {
         // Two: the map's and the caller's. No thread can add one, as the map is locked.
         if Arc::strong_count(cell) == 2 && cell.consumption() == Total::default() {
             groups.by_name.remove(cell.name());
+            if let Some(journal) = &self.shared.journal {
+                cell.if_awake(|state, _| state.kept().0.release(journal));
+            }
         }
     }
 

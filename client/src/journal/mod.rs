@@ -201,11 +201,24 @@ impl Journal {
         })
     }
 
+    /// Takes back the slot of a group that is no more, and hands it out again.
+    pub(crate) fn release(&self, slot: &Slot) -> Result<(), JournalError> {
+        if slot.is_written() {
+            return self.drop_slot(slot.id);
+        }
+        self.hand_out(slot.id);
+        Ok(())
+    }
+
     /// Empties a slot of an earlier incarnation and hands it out again.
     pub(crate) fn drop_slot(&self, slot: SlotId) -> Result<(), JournalError> {
         self.empty(slot)?;
-        self.free.lock().unwrap_or_else(PoisonError::into_inner).reusable.push(slot.0);
+        self.hand_out(slot);
         Ok(())
+    }
+
+    fn hand_out(&self, slot: SlotId) {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).reusable.push(slot.0);
     }
 }
 

@@ -44,6 +44,24 @@ async fn groups_that_are_not_there_take_no_place_of_those_that_are() {
     client.group("g").await.unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn groups_that_are_not_there_take_no_place_in_the_journal() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = Fake::new();
+    let client = piped(&fake).journal_dir(dir.path()).connect().await.unwrap();
+    for name in ["a", "b", "c"] {
+        let error = client.group(name).await.unwrap_err();
+        assert!(matches!(error, GroupError::UnknownGroup { .. }), "{name}: {error}");
+    }
+    fake.group("g", usual());
+    let group = client.group("g").await.unwrap();
+    for _ in 0..3 {
+        drop(group.acquire(Ru::whole(1), SECOND).await.unwrap());
+    }
+    let length = std::fs::metadata(dir.path().join("node-1.journal")).unwrap().len();
+    assert_eq!(length, 4_096 + 1_024, "a header, and the slot of one group");
+}
+
 /// Its refusals were counted, and a total that began again would be behind what the controller has.
 #[tokio::test(start_paused = true)]
 async fn a_group_that_is_removed_and_made_again_goes_on_with_its_total_also_where_it_has_refused_only() {
