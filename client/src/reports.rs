@@ -54,6 +54,7 @@ impl Progress {
 
     /// The total that went out with message `seq` was not counted, nor were those before it.
     fn refused(&mut self, seq: u64) {
+        self.waited.refused(seq);
         let later = |sent: &(u64, Total)| sent.0 > seq;
         let last = [self.newest, self.oldest].into_iter().flatten().find(|sent| !later(sent));
         self.refused = last.map(|(_, total)| total).or(self.refused);

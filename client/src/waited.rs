@@ -1,8 +1,8 @@
 //! Waits of a group that ended and that the controller is not known to have on disk, in pieces.
 //!
 //! Waits are not cumulative: a sum of all since the start says nothing of the last minute. Each piece goes out once on a
-//! stream, and again on the next stream if the report that carried it was not confirmed; it says where it begins, so that
-//! the controller counts it once.
+//! stream, and again on the next stream if the report that carried it was not confirmed, or with the next report if that
+//! one was refused; it says where it begins, so that the controller counts it once.
 
 use std::collections::VecDeque;
 
@@ -46,6 +46,11 @@ impl Pieces {
     /// Every message up to `seq` is on the controller's disk.
     pub(crate) fn durable(&mut self, seq: u64) {
         self.0.retain(|piece| piece.sent.is_none_or(|sent| sent > seq));
+    }
+
+    /// The report of message `seq` was not counted, nor were those before it.
+    pub(crate) fn refused(&mut self, seq: u64) {
+        self.0.iter_mut().for_each(|piece| piece.sent = piece.sent.filter(|sent| *sent > seq));
     }
 
     /// The stream is gone, and with it whatever had not arrived.

@@ -57,23 +57,29 @@ fn the_oldest_total_is_confirmed_by_its_own_message() {
     assert_eq!(left(&reports, &cells), [RuTotal(10)]);
 }
 
+/// An operation waits in vain.
+async fn wait(cell: &Arc<GroupCell>) {
+    let deadline = cell.shared().clock.now().after(Span::millis(5));
+    let wish = Wish { cost: Ru(1), deadline, estimated: false, place: Place::Only };
+    let waits = cell.with(|state, now| state.acquire(now, wish));
+    tokio::time::advance(Duration::from_millis(10)).await;
+    cell.with(|_, _| ());
+    assert!(matches!(waits, Ok(Entered::Queued(..))));
+}
+
+/// How many pieces of waits are reported.
+fn told(reports: &[v1::Report]) -> usize {
+    reports.iter().map(|report| report.waited.len()).sum()
+}
+
 #[tokio::test(start_paused = true)]
 async fn waits_that_are_durable_are_not_told_again_on_the_next_stream() {
     let shared = Shared::new(NodeConfig::default(), None);
     let cells = cells(&shared, &["a"]);
     let mut reports = Reports::default();
-    let waits = async || {
-        let deadline = shared.clock.now().after(Span::millis(5));
-        let wish = Wish { cost: Ru(1), deadline, estimated: false, place: Place::Only };
-        let waits = cells[0].with(|state, now| state.acquire(now, wish));
-        tokio::time::advance(Duration::from_millis(10)).await;
-        cells[0].with(|_, _| ());
-        assert!(matches!(waits, Ok(Entered::Queued(..))));
-    };
-    let told = |reports: &[v1::Report]| reports.iter().map(|report| report.waited.len()).sum::<usize>();
-    waits().await;
+    wait(&cells[0]).await;
     assert_eq!(told(&reports.collect(1, &cells, 10)), 1);
-    waits().await;
+    wait(&cells[0]).await;
     assert_eq!(told(&reports.collect(2, &cells, 10)), 1);
     reports.durable(1, None);
     reports.session_lost();
@@ -83,4 +89,28 @@ async fn waits_that_are_durable_are_not_told_again_on_the_next_stream() {
     reports.session_lost();
     let collected = reports.collect(4, &cells, 10);
     assert_eq!((collected.len(), told(&collected)), (1, 0));
+}
+
+/// The controller counts waits with the total that they belong to, which it counts with a later report.
+#[tokio::test(start_paused = true)]
+async fn waits_of_a_refused_report_are_told_again_with_the_next_and_no_others() {
+    let (cells, mut reports) = one();
+    for seq in 1..=3 {
+        wait(&cells[0]).await;
+        assert_eq!(told(&reports.collect(seq, &cells, 10)), 1);
+    }
+    reports.durable(1, None);
+    reports.refused(2, &refused(), Some(&cells[0]));
+    reports.durable(2, None);
+    assert_eq!(told(&reports.collect(4, &cells, 10)), 1, "the second; the third is on its way");
+    reports.durable(4, None);
+    wait(&cells[0]).await;
+    assert_eq!(told(&reports.collect(5, &cells, 10)), 1);
+    reports.refused(5, &refused(), Some(&cells[0]));
+    reports.durable(5, None);
+    assert_eq!(told(&reports.collect(6, &cells, 10)), 0, "nothing has changed");
+    wait(&cells[0]).await;
+    assert_eq!(told(&reports.collect(7, &cells, 10)), 2);
+    reports.durable(7, None);
+    assert!(!reports.pending(&cells));
 }
