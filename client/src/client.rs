@@ -190,6 +190,7 @@ impl Client {
             within(left, async { self.inner.orders.send(farewell).await.is_ok() && confirmed.await.is_ok() });
         let told = told.await.unwrap_or(false);
         self.inner.stop();
+        hub.link.send_modify(|link| link.connected = false);
         let cells = hub.agenda.awake.all();
         let reports = hub.reports();
         if told {

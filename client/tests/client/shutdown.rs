@@ -5,6 +5,8 @@ use std::time::Duration;
 use tidegate_client::{Fallback, GroupError, LeaseState, Permit, Refused, Ru, RuParts};
 use tidegate_core::group::GroupSpec;
 use tidegate_core::units::Rate;
+use tidegate_proto::v1;
+use tidegate_proto::v1::server_message::Kind as Reply;
 use tokio::time::{Instant, sleep};
 
 use crate::fake::{Fake, State, client_and_group, eventually, piped};
@@ -206,3 +208,25 @@ async fn a_group_that_slept_admits_nothing_after_a_shutdown_whatever_its_fallbac
     assert!(group.take(Ru::whole(1)).is_none());
     assert!(matches!(group.acquire(Ru::whole(1), SECOND).await, Err(Refused::ShutDown { .. })));
 }
+#[tokio::test(start_paused = true)]
+async fn only_the_answer_to_the_goodbye_ends_a_shutdown() {
+    let fake = Fake::new();
+    let (client, group) = client_and_group(&fake, GroupSpec::capped(Rate::whole(1_000))).await;
+    drop(group.acquire(Ru::whole(3), SECOND).await.unwrap());
+    fake.state().rude = true;
+    let ending = tokio::spawn({
+        let client = client.clone();
+        async move { client.shutdown().await }
+    });
+    fake.until("goodbye", |state| state.goodbyes.len() == 1).await;
+    let seq = fake.state().goodbyes[0].seq;
+    for (other, count) in [(seq - 1, 1), (seq + 1, 2)] {
+        fake.push(Reply::Farewell(v1::Farewell { seq: other, ..v1::Farewell::default() }));
+        eventually("it is heard", || client.counts().malformed == count).await;
+        assert!(!ending.is_finished());
+    }
+    fake.push(Reply::Farewell(v1::Farewell { seq, ..v1::Farewell::default() }));
+    assert_eq!(ending.await.unwrap().unconfirmed, []);
+    assert!(!client.is_connected(), "its session is over");
+}
+
