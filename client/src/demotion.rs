@@ -106,7 +106,7 @@ pub(crate) async fn acquire(group: &Group, wish: Wish) -> Result<Permit<'_>, Ref
     let leaving = Leaving(&group.cell);
     let answer = match target(group).filter(|_| is_useless(group, wish)) {
         // What its group would refuse at once is refused there only when the other has refused it, too.
-        Some(other) => match elsewhere(other, wish).await {
+        Some(other) => match elsewhere(other, Wish { place: Place::First, ..wish }).await {
             Ok(permit) => {
                 pass_on(group, cost);
                 Ok(permit)
@@ -132,7 +132,7 @@ fn is_useless(group: &Group, wish: Wish) -> bool {
 
 /// Waits in the other group.
 async fn elsewhere(other: Group, wish: Wish) -> Result<Permit<'static>, Refused> {
-    other.wait(Wish { place: Place::Second, ..wish }).await.map(Permit::into_demoted)
+    other.wait(wish).await.map(Permit::into_demoted)
 }
 
 /// Waits in both groups. A future that is dropped gives up its place, or what it had just been given.
@@ -210,7 +210,7 @@ impl Other {
             target(group).filter(|_| is_over).ok_or_else(|| Some(Passing(state).next_answer()))
         });
         match of {
-            Ok(other) => Self::Waits(Box::pin(elsewhere(other, wish))),
+            Ok(other) => Self::Waits(Box::pin(elsewhere(other, Wish { place: Place::Second, ..wish }))),
             Err(Some(answer)) => Self::Unknown(Some(answer)),
             Err(None) => Self::None,
         }

@@ -26,7 +26,7 @@ pub(crate) struct Wish {
 pub(crate) enum Place {
     /// One.
     Only,
-    /// Two, of which this is its group's. Who waits in both counts how it ends.
+    /// Two, of which this is its group's, or the first in which it waits. Who waits in both counts how it ends.
     First,
     /// Two, of which this is the queue of the group to which its own demotes.
     Second,

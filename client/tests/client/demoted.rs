@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tidegate_client::{Group, LeaseState, Permit, Rate, Refused, Ru, RuParts};
+use tidegate_client::{Group, LeaseState, Limits, Permit, Rate, Refused, Ru, RuParts};
 use tidegate_core::group::GroupSpec;
+use tidegate_core::units::Span;
 
-use crate::demotion::{G, SPILL, both, fixed_both, fixed_but};
-use crate::fake::{Fake, eventually};
+use crate::demotion::{G, SPILL, both, demoting, fixed_both, fixed_but};
+use crate::fake::{Fake, eventually, piped};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -153,3 +154,42 @@ async fn who_waits_in_both_queues_of_a_group_that_goes_does_not_wait_on() {
     assert_eq!(waiting([&g, &spill]), [0, 0]);
     assert_eq!((client.counts().refused, client.counts().abandoned), (1, 0));
 }
+
+/// The group may have a target, and has no lease yet: the next answer of the controller will say so.
+#[tokio::test(start_paused = true)]
+async fn who_finds_the_queue_full_is_refused_before_anything_is_heard_of_a_target() {
+    let fake = Fake::new();
+    fake.group("g", usual());
+    let limits = Limits { waiters: 1, ..Limits::default() };
+    let client = piped(&fake).limits(limits).connect().await.unwrap();
+    fake.state().mute = true;
+    let g = client.group_now("g").unwrap();
+    let mut first: Waits<'_> = Box::pin(g.acquire(Ru::whole(1), HOUR));
+    assert!(look(&mut first).is_pending());
+    let mut second: Waits<'_> = Box::pin(g.acquire(Ru::whole(1), HOUR));
+    let Poll::Ready(Err(refused)) = look(&mut second) else { panic!("it waits") };
+    assert!(matches!(refused, Refused::TooManyWaiters { limit: 1, .. }), "{refused}");
+    assert_eq!((g.state().waiting, client.counts().refused), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_in_the_queue_of_the_target_alone_counts_as_queued() {
+    let fake = Fake::new();
+    let _demotes = demoting(&fake, |_| {});
+    let daily = GroupSpec { quota: Some(Ru::whole(10)), ..usual() };
+    let slow = GroupSpec { burst: Some(Ru::whole(5)), ..GroupSpec::capped(Rate::whole(5)) };
+    let (client, g, spill) = both(&fake, daily, slow).await;
+    fake.open_quota("g", Span::secs(3_000), Span::secs(3_000));
+    eventually("the quota is known", || g.quota_left().is_some_and(|left| left.left == Ru::whole(10))).await;
+    while g.quota_left().unwrap().left > Ru::ZERO {
+        drop(g.acquire(Ru::whole(1), 30 * SECOND).await.unwrap());
+    }
+    while spill.try_acquire(Ru::whole(1)).is_ok() {}
+    let before = client.counts();
+    let permit = g.acquire(Ru::whole(2), 30 * SECOND).await.unwrap();
+    assert!(permit.is_demoted());
+    let counts = client.counts();
+    assert_eq!((counts.queued, counts.demoted), (before.queued + 1, before.demoted + 1));
+    assert_eq!((counts.refused, counts.abandoned), (before.refused, before.abandoned));
+}
+
