@@ -130,6 +130,9 @@ impl Client {
             && !alone
         {
             let group = cell.name().clone();
+            if self.hub().shared.is_closing() {
+                return Err(GroupError::ShutDown { group });
+            }
             return Err(GroupError::Unavailable { group, waited, last_error: self.last_error() });
         }
         if cell.node_state().lease == LeaseState::Unknown {

@@ -106,6 +106,11 @@ impl Asking {
         receiver
     }
 
+    /// No answer will come any more.
+    pub(super) fn end(&mut self) {
+        self.listening.clear();
+    }
+
     /// Request `seq` got no usable answer: nothing is asked before `until`. False when another was sent since.
     pub(super) fn unanswered(&mut self, node: &mut NodeGroup, now: Time, seq: u64, until: Time) -> bool {
         let newest = self.asked_seq == seq;

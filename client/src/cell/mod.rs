@@ -269,7 +269,10 @@ impl CellState {
             Notice::Lower(at_most) => self.node.on_lower(now, at_most),
             Notice::Shed(seq) => self.node.on_shed(now, seq),
             Notice::SessionLost => self.node.on_session_lost(now),
-            Notice::Release => self.node.release(now),
+            Notice::Release => {
+                self.node.release(now);
+                self.asking.end();
+            }
         }
     }
 

@@ -230,3 +230,22 @@ async fn only_the_answer_to_the_goodbye_ends_a_shutdown() {
     assert!(!client.is_connected(), "its session is over");
 }
 
+#[tokio::test(start_paused = true)]
+async fn who_waits_to_hear_of_a_group_is_refused_when_the_client_ends() {
+    let fake = Fake::new();
+    let (client, _group) = client_and_group(&fake, GroupSpec::capped(Rate::whole(1_000))).await;
+    fake.state().mute = true;
+    let asking = tokio::spawn({
+        let client = client.clone();
+        async move { client.group("other").await.map(drop) }
+    });
+    eventually("it is made", || client.stats().groups == 2).await;
+    let ended = Instant::now();
+    let (shutdown, asked) =
+        tokio::join!(client.shutdown(), async { (asking.await.unwrap(), ended.elapsed()) });
+    let (answer, took) = asked;
+    let error = answer.unwrap_err();
+    assert!(matches!(&error, GroupError::ShutDown { group } if &**group == "other"), "{error}");
+    assert_eq!((took, shutdown.open_permits), (Duration::ZERO, 0));
+}
+
