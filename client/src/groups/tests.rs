@@ -5,13 +5,15 @@ mod words;
 
 use std::time::Duration;
 
-use tidegate_core::exchange::{Grant, LeaseTerms};
+use tidegate_core::exchange::{Allowance, Grant, LeaseTerms};
+use tidegate_core::group::Fallback;
 use tidegate_core::node::{Heard, NodeConfig};
 use tidegate_core::units::{Rate, Ru, Span};
 use tidegate_core::usage::RuParts;
 use tokio::time::advance;
 
 use super::*;
+use crate::cell::Notice;
 use crate::group::Group;
 use crate::shared::Shared;
 
@@ -130,4 +132,87 @@ async fn a_group_waits_as_long_as_answers_take_and_a_second_after_one_of_no_use(
     assert_eq!(alone.asks(2), None);
     advance(Duration::from_millis(1)).await;
     assert!(alone.asks(2).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_of_no_use_to_an_earlier_request_leaves_the_group_free_to_ask() {
+    let alone = Alone::new(&Shared::new(NodeConfig::default(), None));
+    assert!(alone.asks(1).is_some());
+    alone.group.cell.heed(Notice::Renew);
+    assert!(alone.asks(2).is_some());
+    assert_eq!(alone.unanswered(1), Some(false));
+    assert_eq!(alone.lease(2, Ru::whole(100)), Heard::Applied);
+    alone.group.cell.heed(Notice::Renew);
+    assert!(alone.asks(3).is_some(), "the newest request had a good answer");
+}
+
+/// The session is about to come for the group when it hears that the answer before was of no use.
+#[tokio::test(start_paused = true)]
+async fn a_group_whose_turn_came_in_a_pause_has_another_turn_after_it() {
+    let alone = Alone::new(&Shared::new(NodeConfig::default(), None));
+    assert_eq!(alone.agenda.take_due(9).len(), 1);
+    assert!(alone.asks(1).is_some());
+    alone.group.cell.heed(Notice::Renew);
+    assert_eq!(alone.unanswered(1), Some(true));
+    assert_eq!(alone.agenda.take_due(9).len(), 1, "it was due before the pause");
+    assert_eq!(alone.asks(2), None);
+    advance(SECOND).await;
+    for cell in alone.agenda.take_scheduled(alone.group.cell.shared().clock.now()) {
+        cell.if_awake(|state, _| state.looked());
+    }
+    assert_eq!(alone.agenda.take_due(9).len(), 1);
+    assert!(alone.asks(2).is_some());
+}
+
+/// An answer to an earlier request lengthens the lease in hand, and says nothing that the newer one did not.
+#[tokio::test(start_paused = true)]
+async fn a_late_answer_changes_neither_the_target_of_a_group_nor_whether_it_has_a_quota() {
+    let shared = Shared::new(NodeConfig::default(), None);
+    let (alone, target) = (Alone::new(&shared), Alone::new(&shared).group.cell);
+    let cell = &alone.group.cell;
+    let (ttl, renew_after) = (Span::secs(60), Span::secs(30));
+    let terms = LeaseTerms { rate: Rate(1), ttl, renew_after, ..LeaseTerms::default() };
+    let answer = |seq, has_both: bool| {
+        let allowance = has_both.then(Allowance::default);
+        let grant = Grant::Leased(LeaseTerms { allowance, ..terms });
+        cell.grant(seq, &grant, Vec::new(), has_both.then(|| Arc::clone(&target)))
+    };
+    let word = || {
+        let word = &cell.last_word;
+        (word.has_quota(), word.may_demote(), word.target().is_some())
+    };
+    for (first, says) in [(1, false), (11, true)] {
+        assert!(alone.asks(first).is_some());
+        assert_eq!(answer(first, says), Heard::Applied);
+        for seq in [first + 1, first + 2] {
+            advance(SECOND).await;
+            cell.heed(Notice::Renew);
+            assert!(alone.asks(seq).is_some());
+        }
+        assert_eq!(answer(first + 1, !says), Heard::Extended);
+        assert_eq!(word(), (says, says, says));
+        assert_eq!(answer(first + 2, says), Heard::Applied);
+        cell.heed(Notice::Renew);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_wakes_knows_how_long_the_answers_of_others_take() {
+    let shared = Shared::new(NodeConfig { idle_after: Span(0), ..NodeConfig::default() }, None);
+    let alone = Alone::new(&shared);
+    let free = Grant::Unlimited { ttl: Span::secs(60), renew_after: Span(0), fallback: Fallback::Stop };
+    alone.group.charge_ru(RuParts::flat(Ru(1)));
+    // The second gives the lease up.
+    for seq in [1, 2] {
+        assert!(alone.asks(seq).is_some());
+        assert_eq!(alone.group.cell.grant(seq, &free, Vec::new(), None), Heard::Applied);
+    }
+    alone.group.cell.if_awake(|state, _| state.looked());
+    assert!(alone.group.cell.try_sleep(&alone.group.consumption()));
+    for _ in 0..20 {
+        shared.answered_within(Span::secs(3));
+    }
+    alone.group.try_acquire(Ru(1)).unwrap_err();
+    let (woke, fresh) = (alone.asks(3), Alone::new(&shared).asks(1));
+    assert!(woke == fresh && fresh > Some(Span::secs(3)), "{woke:?} and {fresh:?}");
 }

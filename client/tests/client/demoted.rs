@@ -193,3 +193,13 @@ async fn what_waits_in_the_queue_of_the_target_alone_counts_as_queued() {
     assert_eq!((counts.refused, counts.abandoned), (before.refused, before.abandoned));
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_estimate_of_which_the_target_takes_a_part_counts_there_with_that_part() {
+    let fake = Fake::new();
+    let (client, g, spill) = fixed_both(&fake).await;
+    let _own = g.try_acquire(G).unwrap();
+    let permit = g.acquire_estimated(SPILL + Ru::whole(20), SECOND).await.unwrap();
+    assert_eq!((permit.is_demoted(), permit.estimate()), (true, SPILL));
+    assert_eq!((g.demoted(), client.counts().demoted), ((1, SPILL), 1));
+    assert_eq!(spill.state().available, Ru::ZERO);
+}

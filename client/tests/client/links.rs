@@ -1,12 +1,17 @@
 //! Streams, one after the other: what is shown of them, how soon the next one comes, and what goes first on it.
 
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tidegate_client::{Link, Ru, RuParts};
+use tidegate_client::transport::{Inbound, Opening, Transport};
+use tidegate_client::{Client, Link, Ru, RuParts};
 use tidegate_core::group::GroupSpec;
 use tidegate_core::units::{Rate, Span};
 use tidegate_proto::v1;
 use tidegate_proto::v1::server_message::Kind as Reply;
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
 use crate::fake::{Fake, Through, client_and_group, eventually, piped};
@@ -206,4 +211,34 @@ async fn a_shutdown_ends_as_soon_as_the_last_permit_is_settled() {
     let took = fake.state().now().since(begun);
     assert!((Span::secs(2)..Span::millis(2_100)).contains(&took), "{took}");
     settled.await.unwrap();
+}
+
+/// A controller that takes two seconds to welcome a node, and ends each stream at once.
+struct Fleeting(Arc<AtomicUsize>);
+
+impl Transport for Fleeting {
+    fn session(&self, _: &str, _: mpsc::Receiver<v1::ClientMessage>) -> Opening<v1::ServerMessage> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async {
+            sleep(2 * SECOND).await;
+            let welcome = v1::Welcome { protocol: 1, epoch: 1, ..v1::Welcome::default() };
+            let message = v1::ServerMessage { kind: Some(Reply::Welcome(welcome)) };
+            Ok(Box::pin(tokio_stream::once(Ok(message))) as Inbound<v1::ServerMessage>)
+        })
+    }
+
+    fn watch(&self, _: &str, _: v1::WatchRequest) -> Opening<v1::WatchEvent> {
+        Box::pin(pending())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_ends_at_once_is_a_failure_however_long_it_took_to_open() {
+    let opened = Arc::new(AtomicUsize::new(0));
+    let client = Client::builder(["fleeting"], "node-1").transport(Fleeting(Arc::clone(&opened))).start();
+    sleep(300 * SECOND).await;
+    // Pauses are half of five seconds on the average, after the first ones.
+    let opened = opened.load(Ordering::SeqCst);
+    assert!((40..110).contains(&opened), "{opened}");
+    assert!(client.unwrap().counts().sessions > 30);
 }

@@ -225,3 +225,59 @@ async fn a_report_that_is_refused_counts_once_a_stream_and_is_not_confirmed() {
         [("g", Ru::whole(3))]
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn each_session_keeps_to_the_limit_that_its_own_controller_names() {
+    for (first, second) in [(0, 2), (2, 0), (4, 2)] {
+        let fake = Fake::new();
+        fake.state().max_entries = first;
+        let client = piped(&fake).connect().await.unwrap();
+        let names = ["a", "b", "c", "d", "e", "f"];
+        for name in names {
+            fake.group(name, usual());
+            client.group(name).await.unwrap();
+        }
+        fake.go_down();
+        eventually("the loss is noticed", || !client.is_connected()).await;
+        fake.state().max_entries = second;
+        fake.come_back();
+        eventually("it is back", || client.is_connected() && client.stats().counts.watch_events > 0).await;
+        sleep(5 * SECOND).await;
+        let before = fake.state().renews.len();
+        // All are due at once.
+        names.iter().for_each(|name| fake.group(name, usual()));
+        let asked = |state: &State| -> Vec<_> {
+            state.renews[before..].iter().map(|(_, renew)| renew.entries.len()).collect()
+        };
+        fake.until("all are asked for", |state| asked(state).iter().sum::<usize>() >= names.len()).await;
+        let most = if second == 0 { names.len() } else { usize::try_from(second).unwrap() };
+        assert_eq!(asked(&fake.state()).into_iter().max(), Some(most), "{second} after {first}");
+    }
+}
+
+/// The controller waits for one group to say that it holds less; the answer for another one behind it changes nothing.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_wants_to_be_acknowledged_is_at_once_also_with_others_in_its_message() {
+    for wanted in [0, 1] {
+        let fake = Fake::new();
+        let client = piped(&fake).connect().await.unwrap();
+        for name in ["a", "b"] {
+            fake.group(name, usual());
+            client.group(name).await.unwrap();
+        }
+        sleep(SECOND).await;
+        let renews = fake.state().renews.len();
+        tamper(&fake, 1, move |granted| {
+            for (place, entry) in granted.entries.iter_mut().enumerate() {
+                entry.ack_now = place == wanted;
+            }
+        });
+        ["a", "b"].iter().for_each(|name| fake.group(name, usual()));
+        fake.until("it is acknowledged", |state| state.renews.len() >= renews + 2).await;
+        let state = fake.state();
+        let [(asked, both), (acked, one)] = &state.renews[renews..renews + 2] else { unreachable!() };
+        assert_eq!((both.entries.len(), one.entries.len()), (2, 1));
+        assert_eq!(one.entries[0].group, both.entries[wanted].group);
+        assert!(acked.since(*asked) < Span::millis(5), "{}", acked.since(*asked));
+    }
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidegate_client::{Fallback, GroupError, Limits, Refused, Ru};
 use tidegate_core::group::GroupSpec;
 use tidegate_core::units::Rate;
-use tidegate_proto::NOT_GIVEN;
+use tidegate_proto::{NOT_GIVEN, v1};
 
 use crate::fake::{Fake, eventually, piped};
 
@@ -157,4 +157,26 @@ async fn an_old_node_takes_it_for_a_group_that_is_not_there() {
     let group = client.resolve_now("acme", "alice").unwrap();
     let refused = group.acquire(Ru::whole(1), Duration::from_secs(1)).await.unwrap_err();
     assert!(matches!(refused, Refused::UnknownGroup { .. }), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rebinding_while_the_first_answer_is_waited_for_is_followed() {
+    let fake = Fake::new();
+    groups(&fake, &["a", "b"]);
+    fake.bind("acme", "", "a");
+    let client = piped(&fake).patience(Duration::from_secs(60)).connect().await.unwrap();
+    client.group("b").await.unwrap();
+    fake.state().mute = true;
+    let resolving = tokio::spawn({
+        let client = client.clone();
+        async move { client.resolve("acme", "").await }
+    });
+    let asks_for_a = |renew: &v1::Renew| renew.entries.iter().any(|entry| entry.group == "a");
+    fake.until("a is asked for", |state| state.renews.iter().any(|(_, renew)| asks_for_a(renew))).await;
+    fake.bind("acme", "", "b");
+    eventually("b pays", || &**client.resolve_now("acme", "").unwrap().name() == "b").await;
+    assert!(!resolving.is_finished());
+    fake.state().mute = false;
+    let acme = resolving.await.unwrap().unwrap();
+    assert_eq!(&**acme.group().name(), "b");
 }

@@ -1,10 +1,13 @@
 //! A group whose limits are in shadow: everyone is admitted, and what is over the limit is counted.
 
+use std::future::Future as _;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use tidegate_client::{Ru, RuParts, Usage};
 use tidegate_core::group::GroupSpec;
 use tidegate_core::units::Rate;
+use tidegate_proto::v1;
 
 use crate::fake::{Fake, client_and_group, eventually};
 
@@ -77,4 +80,28 @@ async fn what_was_over_a_limit_in_shadow_gives_nothing_back_once_it_is_enforced(
     never_ran.cancel();
     for_less.settle_ru(RuParts::flat(Ru::ZERO));
     assert_eq!(group.state().available, before - Ru::whole(taken));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_is_given_up_after_shadow_let_it_through_gives_nothing_back() {
+    let fake = Fake::new();
+    // It gets ten RU, and nothing more.
+    let (all, mut fill) = (Ru::whole(10), Ru::whole(10));
+    fake.state().tamper = Some(Box::new(move |granted: &mut v1::Granted| {
+        for entry in &mut granted.entries {
+            (entry.rate, entry.lump_micro_ru) = (0, 0);
+            (entry.cap_micro_ru, entry.max_fit_micro_ru) = (all.0, all.0);
+            entry.fill_micro_ru = std::mem::take(&mut fill).0;
+        }
+    }));
+    let enforced = GroupSpec::capped(Rate::whole(10));
+    let (client, group) = client_and_group(&fake, enforced.clone()).await;
+    let _paid = group.try_acquire(all).unwrap();
+    let mut waits = Box::pin(group.acquire(Ru::whole(4), 60 * SECOND));
+    assert!(waits.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    fake.group("g", GroupSpec { shadow: true, ..enforced });
+    eventually("it is let through", || group.state().shadow && group.state().waiting == 0).await;
+    drop(waits);
+    assert_eq!((group.state().available, group.state().debt), (Ru::ZERO, Ru::ZERO));
+    assert_eq!((client.counts().abandoned, group.consumption().operations), (1, 0));
 }

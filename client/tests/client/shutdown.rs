@@ -208,6 +208,37 @@ async fn a_group_that_slept_admits_nothing_after_a_shutdown_whatever_its_fallbac
     assert!(group.take(Ru::whole(1)).is_none());
     assert!(matches!(group.acquire(Ru::whole(1), SECOND).await, Err(Refused::ShutDown { .. })));
 }
+
+/// What an operation cost that ended between the last report and the end.
+#[tokio::test(start_paused = true)]
+async fn what_was_charged_after_the_goodbye_is_unconfirmed_and_stays_in_the_journal() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = Fake::new();
+    fake.group("g", GroupSpec::capped(Rate::whole(1_000)));
+    let start = || piped(&fake).journal_dir(dir.path()).connect();
+    let client = start().await.unwrap();
+    let group = client.group("g").await.unwrap();
+    drop(group.acquire(Ru::whole(3), SECOND).await.unwrap());
+    fake.state().rude = true;
+    let ending = tokio::spawn({
+        let client = client.clone();
+        async move { client.shutdown().await }
+    });
+    fake.until("goodbye", |state| state.goodbyes.len() == 1).await;
+    group.charge_ru(RuParts::flat(Ru::whole(5)));
+    let seq = fake.state().goodbyes[0].seq;
+    fake.push(Reply::Farewell(v1::Farewell { seq, ..v1::Farewell::default() }));
+    let left = ending.await.unwrap().unconfirmed;
+    assert_eq!(left.iter().map(|left| left.ru.clamped()).collect::<Vec<_>>(), [Ru::whole(5)]);
+    drop((client, group));
+    tokio::task::yield_now().await;
+
+    fake.state().rude = false;
+    let heir = start().await.unwrap();
+    assert_eq!(heir.shutdown().await.unconfirmed, []);
+    assert_eq!(fake.total("g"), Ru::whole(8));
+}
+
 #[tokio::test(start_paused = true)]
 async fn only_the_answer_to_the_goodbye_ends_a_shutdown() {
     let fake = Fake::new();
@@ -249,3 +280,22 @@ async fn who_waits_to_hear_of_a_group_is_refused_when_the_client_ends() {
     assert_eq!((took, shutdown.open_permits), (Duration::ZERO, 0));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_that_begins_without_a_controller_is_heard_by_one_that_comes_in_time() {
+    let fake = Fake::new();
+    fake.group("g", GroupSpec::capped(Rate::whole(1_000)));
+    let client = piped(&fake).patience(60 * SECOND).connect().await.unwrap();
+    let group = client.group("g").await.unwrap();
+    fake.go_down();
+    eventually("the loss is noticed", || !client.is_connected()).await;
+    group.charge_ru(RuParts::flat(Ru::whole(5)));
+    let ending = tokio::spawn({
+        let client = client.clone();
+        async move { client.shutdown().await }
+    });
+    sleep(20 * SECOND).await;
+    assert!(!ending.is_finished());
+    fake.come_back();
+    assert_eq!(ending.await.unwrap().unconfirmed, []);
+    assert_eq!((fake.total("g"), fake.state().goodbyes.len()), (Ru::whole(5), 1));
+}
