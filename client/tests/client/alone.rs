@@ -97,3 +97,28 @@ async fn a_process_that_starts_alone_admits_by_what_its_node_heard_of_last() {
     let group = client.group_now("g").unwrap();
     assert!(matches!(group.acquire(Ru::whole(1), 5 * SECOND).await, Err(Refused::Unavailable { .. })));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_node_heard_of_a_group_comes_before_the_fallback_that_its_process_was_given() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = away();
+    let fallback = Fallback::Rate(Rate::whole(10));
+    fake.group("g", GroupSpec { fallback, ..GroupSpec::capped(Rate::whole(1_000)) });
+    fake.come_back();
+    let client = piped(&fake).journal_dir(dir.path()).connect().await.unwrap();
+    client.group("g").await.unwrap();
+    assert_eq!(client.shutdown().await.unconfirmed, []);
+    drop(client);
+    tokio::task::yield_now().await;
+
+    fake.go_down();
+    let builder = piped(&fake).journal_dir(dir.path()).fallback_until_connected(Fallback::Unlimited);
+    let client = builder.start().unwrap();
+    let admits = async |name| {
+        let group = client.group(name).await.unwrap();
+        // A large one may owe what a second of the rate does not cover.
+        drop(group.acquire(Ru::whole(1_000), 5 * SECOND).await);
+        group.acquire(Ru::whole(1_000), 5 * SECOND).await.is_ok()
+    };
+    assert_eq!([admits("g").await, admits("another").await], [false, true]);
+}

@@ -40,3 +40,18 @@ async fn what_a_node_heard_is_kept_soon_and_at_once_when_a_stream_or_the_node_en
     assert_eq!(client.shutdown().await.unconfirmed, []);
     assert!(has(folder.path(), "c"));
 }
+
+/// It is not written with each answer, but the process may end before its time has come.
+#[tokio::test(start_paused = true)]
+async fn what_was_heard_just_after_a_write_is_kept_when_the_stream_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let fake = Fake::new();
+    let client = piped(&fake).journal_dir(folder.path()).connect().await.unwrap();
+    heard(&fake, &client, "a").await;
+    eventually("it is written", || has(folder.path(), "a")).await;
+    heard(&fake, &client, "b").await;
+    assert!(!has(folder.path(), "b"), "it is early");
+    fake.go_down();
+    eventually("the loss is noticed", || !client.is_connected()).await;
+    assert!(has(folder.path(), "b"));
+}

@@ -242,3 +242,36 @@ async fn a_stream_that_ends_at_once_is_a_failure_however_long_it_took_to_open() 
     assert!((40..110).contains(&opened), "{opened}");
     assert!(client.unwrap().counts().sessions > 30);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_of_an_older_epoch_confirms_no_report() {
+    let fake = Fake::new();
+    fake.state().epoch = 7;
+    let (client, group) = client_and_group(&fake, usual()).await;
+    fake.state().tamper = Some(Box::new(|granted: &mut v1::Granted| granted.epoch = 6));
+    group.charge_ru(RuParts::flat(Ru::whole(5)));
+    fake.until("it is reported", |state| state.total("g") == Ru::whole(5)).await;
+    eventually("it is answered", || client.counts().old_epochs > 0).await;
+    fake.state().rude = true;
+    let left = client.shutdown().await.unconfirmed;
+    assert_eq!(left.iter().map(|left| left.ru.clamped()).collect::<Vec<_>>(), [Ru::whole(5)]);
+}
+
+/// A node that was idle has not shown its totals for long, and owes none for the time between.
+#[tokio::test(start_paused = true)]
+async fn node_totals_are_sent_once_after_a_long_pause() {
+    let fake = Fake::new();
+    fake.group("g", usual());
+    let client = piped(&fake).idle_after(SECOND).connect().await.unwrap();
+    let group = client.group("g").await.unwrap();
+    eventually("it sleeps", || client.stats().awake == 0).await;
+    sleep(60 * SECOND).await;
+    let before = fake.state().renews.len();
+    for _ in 0..30 {
+        drop(group.acquire(Ru::whole(30), SECOND).await.unwrap());
+        sleep(SECOND / 10).await;
+    }
+    let state = fake.state();
+    let with_totals = state.renews[before..].iter().filter(|(_, renew)| renew.node.is_some()).count();
+    assert!(state.renews.len() > before + 5 && with_totals == 1, "{with_totals}");
+}

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tidegate_client::{Ru, RuParts};
+use tidegate_client::{LeaseState, Ru, RuParts};
 use tidegate_core::group::GroupSpec;
 use tidegate_core::units::{Rate, Span, Time};
 use tidegate_proto::v1;
+use tidegate_proto::v1::server_message::Kind as Reply;
 use tokio::time::sleep;
 
 use crate::fake::{Fake, State, client_and_group, eventually, piped};
@@ -280,4 +281,58 @@ async fn an_answer_that_wants_to_be_acknowledged_is_at_once_also_with_others_in_
         assert_eq!(one.entries[0].group, both.entries[wanted].group);
         assert!(acked.since(*asked) < Span::millis(5), "{}", acked.since(*asked));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lowered_leases_are_acknowledged_at_once_also_where_they_need_several_messages() {
+    let fake = Fake::new();
+    fake.state().max_entries = 2;
+    let client = piped(&fake).connect().await.unwrap();
+    let names = ["a", "b", "c", "d", "e"];
+    for name in names {
+        fake.group(name, usual());
+        client.group(name).await.unwrap();
+    }
+    sleep(SECOND / 2).await;
+    let before = fake.state().renews.len();
+    let lower = |name: &str| v1::LowerEntry { group: name.into(), rate_at_most: 1 };
+    let entries = names.map(lower).into();
+    fake.push(Reply::Lower(v1::Lower { epoch: 1, entries }));
+    fake.until("all are acknowledged", |state| state.renews.len() >= before + 3).await;
+    let state = fake.state();
+    let sent = &state.renews[before..before + 3];
+    assert_eq!(sent.iter().map(|(_, renew)| renew.entries.len()).collect::<Vec<_>>(), [2, 2, 1]);
+    assert!(sent[2].0.since(sent[0].0) < Span::millis(5), "{}", sent[2].0.since(sent[0].0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_speaks_for_its_own_request_and_not_for_those_before() {
+    let fake = Fake::new();
+    let client = piped(&fake).connect().await.unwrap();
+    fake.state().mute = true;
+    let mut asked = Vec::new();
+    for name in ["a", "b"] {
+        let group = client.group_now(name).unwrap();
+        let before = fake.state().renews.len();
+        fake.until("it is asked for", |state| state.renews.len() > before).await;
+        asked.push((group, fake.state().renews[before].1.seq));
+    }
+    for (group, seq) in asked.iter().rev() {
+        let entry = v1::GrantEntry {
+            group: group.name().to_string(),
+            status: v1::GrantStatus::Unlimited.into(),
+            ttl_us: 60_000_000,
+            renew_after_us: 30_000_000,
+            ..v1::GrantEntry::default()
+        };
+        fake.push(Reply::Granted(v1::Granted {
+            seq: *seq,
+            epoch: 1,
+            entries: vec![entry],
+            ..Default::default()
+        }));
+        eventually("it is free", || group.state().lease == LeaseState::Unlimited).await;
+    }
+    let counts = client.counts();
+    assert_eq!((counts.grants, counts.stale_grants, counts.timeouts), (2, 0, 0), "{counts:?}");
 }

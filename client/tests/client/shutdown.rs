@@ -299,3 +299,22 @@ async fn a_shutdown_that_begins_without_a_controller_is_heard_by_one_that_comes_
     assert_eq!(ending.await.unwrap().unconfirmed, []);
     assert_eq!((fake.total("g"), fake.state().goodbyes.len()), (Ru::whole(5), 1));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_waits_for_the_permits_of_all_groups_and_counts_those_that_stay() {
+    for busy in ["a", "b"] {
+        let fake = Fake::new();
+        let client = piped(&fake).patience(60 * SECOND).connect().await.unwrap();
+        let mut groups = Vec::new();
+        for name in ["a", "b"] {
+            fake.group(name, GroupSpec::capped(Rate::whole(1_000)));
+            groups.push(client.group(name).await.unwrap());
+        }
+        let group = groups.iter().find(|group| &**group.name() == busy).unwrap();
+        let stay = [(); 2].map(|()| group.try_acquire(Ru::whole(1)).unwrap());
+        let began = Instant::now();
+        let end = client.shutdown().await;
+        assert_eq!((end.open_permits, began.elapsed()), (2, 30 * SECOND), "half of the patience");
+        drop(stay);
+    }
+}
