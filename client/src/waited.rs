@@ -1,8 +1,8 @@
 //! Waits of a group that ended and that the controller is not known to have on disk, in pieces.
 //!
 //! Waits are not cumulative: a sum of all since the start says nothing of the last minute. Each piece goes out once on a
-//! stream, and again on the next stream if the report that carried it was not confirmed, or with the next report if that
-//! one was refused; it says where it begins, so that the controller counts it once.
+//! stream, and again on the next stream if the report that carried it was not confirmed, or with the next report if it
+//! was refused; it says where it begins, so that the controller counts it once.
 
 use std::collections::VecDeque;
 
