@@ -108,6 +108,8 @@ impl Session {
             }
             left = left.saturating_sub(stream.max_entries);
             self.hub.shared.counters.renewals.add();
+            let sent = self.hub.shared.clock.now();
+            self.remember(stream, seq, Pending { sent, groups: BTreeMap::new() });
             send(&stream.outbound, Kind::Renew(v1::Renew { seq, reports, ..v1::Renew::default() }))?;
         }
     }

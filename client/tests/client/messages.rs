@@ -336,3 +336,20 @@ async fn an_answer_speaks_for_its_own_request_and_not_for_those_before() {
     let counts = client.counts();
     assert_eq!((counts.grants, counts.stale_grants, counts.timeouts), (2, 0, 0), "{counts:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn answers_to_the_reports_ahead_of_a_goodbye_are_expected() {
+    let fake = Fake::new();
+    fake.state().max_entries = 2;
+    let client = piped(&fake).connect().await.unwrap();
+    let mut groups = Vec::new();
+    for name in ["a", "b", "c", "d", "e"] {
+        fake.group(name, usual());
+        groups.push(client.group(name).await.unwrap());
+    }
+    groups.iter().for_each(|group| _ = group.charge_ru(RuParts::flat(Ru::whole(1))));
+    let (stale, renewals) = (client.counts().stale_grants, client.counts().renewals);
+    assert_eq!(client.shutdown().await.unconfirmed, []);
+    assert!(client.counts().renewals >= renewals + 2, "the goodbye has room for two of five");
+    assert_eq!(client.counts().stale_grants, stale);
+}
