@@ -118,6 +118,18 @@ mod tests {
     }
 
     #[test]
+    fn who_had_the_turn_takes_no_questions_of_the_next() {
+        let bunch = Arc::new(Bunch::default());
+        let (_told, turn) = bunch.join(1);
+        let mut turn = turn.unwrap();
+        assert_eq!(connections(turn.next()), [1]);
+        assert!(turn.next().is_none());
+        let (_told, next) = bunch.join(2);
+        assert!(turn.next().is_none());
+        assert_eq!(connections(next.unwrap().next()), [2]);
+    }
+
+    #[test]
     fn a_question_is_about_so_many_at_most() {
         let bunch = Arc::new(Bunch::<u32>::default());
         let (_told, turn) = bunch.join(0);

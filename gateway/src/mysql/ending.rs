@@ -143,6 +143,25 @@ mod tests {
     }
 
     #[test]
+    fn an_end_of_rows_has_warnings_where_an_ok_has_rows_changed() {
+        let old = Ending::parse(b"\xfe\x05\x07\x0a\x00", OLD);
+        assert_eq!((old.affected, old.status), (0, Some(Status(0x0a))));
+        let new = Ending::parse(b"\xfe\x05\x07\x0a\x00\x01\x00", NEW);
+        assert_eq!((new.affected, new.status), (5, Some(Status(0x0a))));
+    }
+
+    #[test]
+    fn the_longest_name_of_a_database_is_taken_and_a_longer_one_is_none() {
+        for (len, taken) in [(NAME_LIMIT, true), (NAME_LIMIT + 1, false)] {
+            let lenenc = |len: usize| [&[0xfc][..], &len.to_le_bytes()[..2]].concat();
+            let change = [&[1][..], &lenenc(len + 3), &lenenc(len), &vec![b'd'; len]].concat();
+            let packet = [b"\x00\x00\x00\x02\x40\x00\x00\x00", &lenenc(change.len())[..], &change].concat();
+            let database = Ending::parse(&packet, Capabilities::SESSION_TRACK).database;
+            assert_eq!(database.map(|name| name.len()), taken.then_some(len));
+        }
+    }
+
+    #[test]
     fn the_new_database_is_found_among_the_changes() {
         // No message; a system variable, then the schema.
         let packet = b"\x00\x00\x00\x02\x40\x00\x00\x00\x0d\x00\x04\x01x\x01y\x01\x05\x04shop";

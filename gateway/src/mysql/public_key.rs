@@ -87,6 +87,48 @@ mod tests {
         }
     }
 
+    fn der(tag: u8, content: &[u8]) -> Vec<u8> {
+        let len = match content.len() {
+            short @ ..0x80 => vec![u8::try_from(short).unwrap()],
+            long @ ..0x100 => vec![0x81, u8::try_from(long).unwrap()],
+            longer => [&[0x82][..], &u16::try_from(longer).unwrap().to_be_bytes()].concat(),
+        };
+        [&[tag][..], &len, content].concat()
+    }
+
+    /// A key of these numbers, with these tags: of the whole, its bits, the key in them, its numbers.
+    fn key(unused: u8, modulus: &[u8], exponent: &[u8], tags: [u8; 4]) -> Vec<u8> {
+        let [whole, bits, key, number] = tags;
+        let key = der(key, &[der(number, modulus), der(number, exponent)].concat());
+        der(whole, &[der(SEQUENCE, &[]), der(bits, &[&[unused][..], &key].concat())].concat())
+    }
+
+    #[test]
+    fn a_key_is_odd_and_of_a_length_that_is_in_use() {
+        const TAGS: [u8; 4] = [SEQUENCE, BIT_STRING, SEQUENCE, INTEGER];
+        let numbered = |first: u8, len: usize, last: u8| {
+            let mut modulus = vec![0; len];
+            (modulus[0], modulus[len - 1]) = (first, last);
+            modulus
+        };
+        let good = numbered(0x80, 128, 1);
+        let taken = |unused, modulus: &[u8], exponent: &[u8]| {
+            numbers(&key(unused, modulus, exponent, TAGS)).is_some()
+        };
+        assert!(taken(0, &good, &[1, 0, 1]) && taken(0, &good, &[1, 0, 0, 1]));
+        assert!(taken(0, &numbered(0x80, 2_048, 1), &[3]), "16384 bits");
+        assert!(!taken(0, &good, &[1, 0, 0]) && !taken(0, &good, &[]) && !taken(0, &good, &[1, 0, 0, 0, 1]));
+        assert!(!taken(0, &numbered(0x80, 128, 2), &[3]), "even");
+        assert!(!taken(0, &numbered(0x7f, 128, 1), &[3]), "1023 bits");
+        assert!(!taken(0, &numbered(1, 2_049, 1), &[3]), "16385 bits");
+        assert!(!taken(1, &good, &[3]), "bits that are not used");
+        for wrong in 0..4 {
+            let mut tags = TAGS;
+            tags[wrong] = 0x04;
+            assert_eq!(numbers(&key(0, &good, &[3], tags)), None, "tag {wrong}");
+        }
+    }
+
     #[test]
     fn a_secret_is_as_long_as_the_key_and_never_the_same() {
         let secret = || encrypt(b"ann\0", &[7; 20], KEY.as_bytes()).unwrap();

@@ -2,11 +2,14 @@
 
 use super::link::{OK, logged_in, packet, packets};
 use super::step::Event;
-use super::{ProtocolError, Settings};
+use super::{Answer, Decision, ProtocolError, Settings};
 use crate::session::Side;
 
 const LOAD: &[u8] = b"\x03load data local infile 'f' into table t; select 1";
 const REQUEST: &[u8] = b"\xfbf";
+
+/// The beginning of a value of a prepared statement, which has no response.
+const VALUE: &[u8] = b"\x20\0\0\0\x18\x07\0\0\0\0\0value";
 
 fn passing() -> Settings {
     Settings { local_infile: true, ..Settings::default() }
@@ -68,6 +71,36 @@ fn a_command_that_the_server_takes_for_a_file_ends_the_connection() {
     let mut link = logged_in(passing(), |_| None);
     link.hear(Side::Client, &[packet(0, LOAD), packet(0, b"\x03select 1")].concat()).unwrap();
     assert_eq!(link.hear(Side::Server, &packet(1, REQUEST)), Err(ProtocolError::Ahead));
+}
+
+#[test]
+fn a_statement_that_the_gateway_answers_is_no_part_of_a_refused_file() {
+    let mut link = logged_in(Settings::default(), |asked| {
+        asked.sql.starts_with("ours").then_some(Decision::Answer(Answer::Done { affected: 0, warnings: 0 }))
+    });
+    link.hear(Side::Client, &[packet(0, LOAD), packet(0, b"\x03ours")].concat()).unwrap();
+    link.hear(Side::Server, &[packet(1, REQUEST), packet(3, OK)].concat()).unwrap();
+    assert!(link.to_client.ends_with(&packet(1, OK)) && link.machine.is_idle());
+}
+
+#[test]
+fn a_command_that_has_begun_is_no_file() {
+    let mut link = logged_in(passing(), |_| None);
+    link.hear(Side::Client, &[&packet(0, LOAD)[..], VALUE].concat()).unwrap();
+    assert_eq!(link.hear(Side::Server, &packet(1, REQUEST)), Err(ProtocolError::Ahead));
+}
+
+#[test]
+fn a_client_that_sends_a_file_is_not_idle() {
+    let mut link = logged_in(passing(), |_| None);
+    assert!(link.machine.is_idle());
+    link.hear(Side::Client, &packet(0, LOAD)).unwrap();
+    link.hear(Side::Server, &packet(1, REQUEST)).unwrap();
+    link.hear(Side::Client, &packet(2, b"line\n")).unwrap();
+    assert!(!link.machine.is_idle());
+    link.hear(Side::Client, &packet(3, b"")).unwrap();
+    link.hear(Side::Server, &packet(4, OK)).unwrap();
+    assert!(link.machine.is_idle());
 }
 
 #[test]

@@ -201,11 +201,21 @@ pub(super) fn logged_in(
     settings: Settings,
     judge: impl FnMut(&Asked) -> Option<Decision<u64>> + 'static,
 ) -> Link {
-    let mut link = Link::judged(settings, judge);
-    link.hear(Side::Server, super::captured::GREETING).unwrap();
     let mut login = super::captured::LOGIN.to_vec();
     login[4 + 3] |= 1;
-    link.hear(Side::Client, &login).unwrap();
+    logged_in_to(super::captured::GREETING, &login, settings, judge)
+}
+
+/// The same of another server, by this login.
+pub(super) fn logged_in_to(
+    greeting: &[u8],
+    login: &[u8],
+    settings: Settings,
+    judge: impl FnMut(&Asked) -> Option<Decision<u64>> + 'static,
+) -> Link {
+    let mut link = Link::judged(settings, judge);
+    link.hear(Side::Server, greeting).unwrap();
+    link.hear(Side::Client, login).unwrap();
     link.hear(Side::Server, &packet(2, OK)).unwrap();
     assert!(matches!(link.heard[..], [Heard::Told(Event::Login(_))]), "{:?}", link.heard);
     link.heard.clear();

@@ -1,10 +1,20 @@
 //! Tests of whole connections: captured sessions, refusals, TLS, and input of any kind.
 
+mod answers;
 mod anything;
+mod commands;
+mod counts;
+mod farewells;
 mod files;
 mod instead;
+mod killed;
+mod limits;
 mod link;
+mod logins;
 mod names;
+mod passwords;
+mod payers;
+mod prepared;
 mod refusals;
 mod sessions;
 mod tls;

@@ -1,0 +1,86 @@
+//! Who pays: the database in use is the tenant, and a session that begins again has chosen no group.
+
+use super::super::capability::Capabilities;
+use super::super::login::NAME_LIMIT;
+use super::link::{Link, OK, logged_in, packet};
+use super::step::{Event, Login};
+use super::{Decision, Settings};
+use crate::session::Side;
+
+fn query(sql: &str) -> Vec<u8> {
+    packet(0, &[b"\x03", sql.as_bytes()].concat())
+}
+
+fn databases(link: &Link) -> Vec<String> {
+    let told = link.told().into_iter().filter_map(|event| match event {
+        Event::DatabaseChanged { database } => Some(database),
+        _ => None,
+    });
+    told.collect()
+}
+
+/// A client that does not ask the server to report changes.
+fn untold() -> Link {
+    let mut link = logged_in(Settings::default(), |asked| {
+        asked.sql.strip_prefix("explain ru ").map(|inner| Decision::Explain(inner.as_bytes().to_vec()))
+    });
+    link.machine.forbid(Capabilities::SESSION_TRACK);
+    link
+}
+
+#[test]
+fn a_name_that_is_cut_is_no_database_s() {
+    for (len, count) in [(NAME_LIMIT, 1), (NAME_LIMIT + 1, 0), (NAME_LIMIT + 900, 0)] {
+        let mut link = untold();
+        link.hear(Side::Client, &packet(0, &[&[0x02], &vec![b'd'; len][..]].concat())).unwrap();
+        link.hear(Side::Server, &packet(1, OK)).unwrap();
+        assert_eq!(databases(&link).len(), count, "{len} bytes");
+    }
+}
+
+#[test]
+fn a_session_that_the_server_does_not_reset_goes_on_as_it_was() {
+    let mut link = logged_in(Settings::default(), |_| None);
+    link.hear(Side::Client, &query("prepare s from 'select 1'")).unwrap();
+    link.hear(Side::Server, &packet(1, OK)).unwrap();
+    link.heard.clear();
+    link.hear(Side::Client, &packet(0, b"\x1f")).unwrap();
+    link.hear(Side::Server, &packet(1, b"\xff\x17\x04#08S01no")).unwrap();
+    assert_eq!((link.told(), link.machine.names()), (vec![], 1));
+}
+
+#[test]
+fn a_user_that_the_server_refuses_changes_nothing() {
+    let mut link = logged_in(Settings::default(), |_| None);
+    link.hear(Side::Client, &packet(0, b"\x11bob\0\0other\0\x2d\0mysql_native_password\0\0")).unwrap();
+    link.hear(Side::Server, &packet(1, b"\xff\x15\x04#28000Access denied")).unwrap();
+    assert_eq!(link.told(), []);
+    link.hear(Side::Client, &query("select 1")).unwrap();
+    assert_eq!(link.asked().len(), 1, "what the client says counts");
+}
+
+#[test]
+fn a_user_without_a_database_is_of_no_tenant() {
+    let mut link = logged_in(Settings::default(), |_| None);
+    link.hear(Side::Client, &packet(0, b"\x11bob\0\0\0\x2d\0mysql_native_password\0\0")).unwrap();
+    link.hear(Side::Server, &packet(1, OK)).unwrap();
+    let [Event::UserChanged(Login { user, database, .. })] = &link.told()[..] else {
+        panic!("{:?}", link.heard)
+    };
+    assert_eq!((user.as_str(), database.as_deref()), ("bob", None));
+}
+
+#[test]
+fn a_transaction_is_open_as_long_as_the_server_says_so() {
+    let mut link = logged_in(Settings::default(), |_| None);
+    assert!(!link.machine.in_transaction() && link.machine.escapes());
+    for (answer, open) in [
+        (&b"\0\0\0\x03\0\0\0"[..], true),
+        (b"\xff\x28\x04#42000no", true),
+        (b"\xff\xbd\x04#40001Deadlock found", false),
+    ] {
+        link.hear(Side::Client, &query("select 1")).unwrap();
+        link.hear(Side::Server, &packet(1, answer)).unwrap();
+        assert_eq!(link.machine.in_transaction(), open, "{answer:?}");
+    }
+}
