@@ -136,11 +136,16 @@ impl<T: Clone> Machine<T> {
 
     /// The packet that says why the connection ends; none in the middle of another packet.
     pub(super) fn farewell(&self, refusal: &Refusal) -> Option<Vec<u8>> {
-        if !self.wire.heard.at_packet() {
+        let front = self.wire.outstanding.front();
+        let hears = front.is_none_or(|running| !running.muted);
+        if hears && !self.wire.heard.at_packet() {
             return None;
         }
-        let sequence = match self.wire.outstanding.front() {
+        let sequence = match front {
             _ if self.server.is_silent() => return Some(refusal.first_packet()),
+            Some(running) if !hears => {
+                running.instead().unwrap_or_else(|| self.client.sequence().wrapping_add(1))
+            }
             Some(Running { response: Response::Auth(auth), .. }) if auth.is_asked() => {
                 self.wire.heard.sequence().wrapping_sub(self.wire.handshake.ahead(auth)).wrapping_add(1)
             }

@@ -126,6 +126,15 @@ impl<T> Running<T> {
         false
     }
 
+    /// The sequence id of what the client gets in place of the server's words.
+    pub(super) fn instead(&self) -> Option<u8> {
+        let described = match self.described {
+            Some(Described::Parameters { next, .. }) => Some(next),
+            Some(Described::Awaited) | None => None,
+        };
+        self.withheld.or(described).or(self.explained.map(|told| told.sequence))
+    }
+
     pub(super) fn progress(&self) -> Option<Progress> {
         let Response::Reply(reply) = &self.response else { return None };
         let rows = reply.tally().rows;

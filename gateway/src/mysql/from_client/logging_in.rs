@@ -20,6 +20,8 @@ impl ClientSide {
     pub(super) fn login<'a, T>(&mut self, wire: &mut Wire<T>, input: &'a [u8]) -> Stepped<'a, T> {
         let Some(header) = Header::parse(input) else { return Ok(Step::More) };
         let Header { len, sequence } = header;
+        // An error is numbered behind it.
+        self.frames.begin(header);
         if len > AUTH_LIMIT {
             return Err(ProtocolError::LongLogin { len, limit: AUTH_LIMIT });
         }
@@ -36,7 +38,6 @@ impl ClientSide {
             if !wire.handshake.offers_tls() {
                 return Err(ProtocolError::ClientTls);
             }
-            self.frames.begin(header);
             self.frames.drain(payload);
             self.doing = Doing::Securing;
             return Ok(Step::Skip(HEADER + len));
@@ -53,7 +54,6 @@ impl ClientSide {
         wire.handshake.agreed(forwarded);
         wire.outstanding
             .push(Running::new(Command::ChangeUser, Response::Auth(Box::new(Auth::new(identity, true)))));
-        self.frames.begin(header);
         self.frames.drain(payload.get(..PREAMBLE).unwrap_or_default());
         self.doing = Doing::Passing(After::Auth);
         let sequence = sequence.wrapping_add(wire.handshake.shift());

@@ -1,12 +1,93 @@
 //! The last packet to a client: numbered as the next that the client awaits, and nothing in the middle of another.
 
-use super::captured::LOGIN;
-use super::link::{Link, OK, logged_in, packet};
-use super::{Decision, Refusal, Settings};
+use super::captured::{GREETING, LOGIN};
+use super::link::{Asked, Link, OK, logged_in, packet, packets};
+use super::{ClientTls, Command, Decision, ProtocolError, Refusal, Settings};
 use crate::session::Side;
+
+const ROWS: [&[u8]; 4] = [b"\x01", b"\x03def", b"\x011", b"\xfe\0\0\x02\0\0\0"];
 
 fn runaway() -> Refusal {
     Refusal { code: 8253, state: *b"HY000", message: "a runaway".into() }
+}
+
+fn number(link: &Link) -> Option<u8> {
+    link.machine.farewell(&runaway()).map(|packet| packet[3])
+}
+
+fn explain(asked: &Asked) -> Option<Decision<u64>> {
+    let inner = asked.sql.strip_prefix("explain ru ").map(|inner| inner.as_bytes().to_vec());
+    match (asked.command, inner) {
+        (Command::Prepare, Some(inner)) => Some(Decision::Prepare(9, inner)),
+        (_, Some(inner)) => Some(Decision::Explain(inner)),
+        _ => asked.explained.then_some(Decision::ExplainRun),
+    }
+}
+
+#[test]
+fn a_client_that_gets_nothing_of_a_result_has_the_reason_in_its_place() {
+    let mut link = logged_in(Settings::default(), explain);
+    link.hear(Side::Client, &packet(0, b"\x03explain ru select a")).unwrap();
+    // As many packets as a number counts, and the half of one, of which the client sees none.
+    let rows =
+        [&packets(1, &ROWS[..3])[..], &packets(4, &[&b"\x011"[..]; 250]), b"\x02\0\0\xfe\x01"].concat();
+    link.hear(Side::Server, &rows).unwrap();
+    assert!(link.to_client.is_empty());
+    assert_eq!(number(&link), Some(1));
+}
+
+#[test]
+fn a_result_that_is_withheld_is_replaced_by_the_reason() {
+    let mut link = logged_in(Settings::default(), |_| None);
+    link.hear(Side::Client, &packet(0, b"\x03do 1; select sleep(9)")).unwrap();
+    link.hear(Side::Server, &packet(1, b"\0\0\0\x0a\0\0\0")).unwrap();
+    assert!(link.machine.kill(1, runaway()));
+    link.hear(Side::Server, &packets(2, &ROWS[..3])).unwrap();
+    assert_eq!(number(&link), Some(2));
+}
+
+#[test]
+fn a_description_that_the_gateway_gives_is_cut_where_it_is() {
+    let mut link = logged_in(Settings::default(), explain);
+    link.hear(Side::Client, &packet(0, b"\x16explain ru select ?")).unwrap();
+    let described = packets(1, &[&[0, 7, 0, 0, 0, 2, 0, 1, 0, 0, 0, 0], b"\x03def?", b"\x03defx"]);
+    link.hear(Side::Server, &described).unwrap();
+    assert_eq!(number(&link), Some(3), "behind its parameter");
+}
+
+#[test]
+fn a_client_whose_file_was_refused_has_its_error_and_awaits_what_it_asks_next() {
+    let mut link = logged_in(Settings::default(), |_| None);
+    link.hear(Side::Client, &packet(0, b"\x03load data local infile 'f' into table t; select 1")).unwrap();
+    link.hear(Side::Server, &packet(1, b"\xfbf")).unwrap();
+    link.hear(Side::Server, &packets(3, &[b"\x00\x00\x00\x0a\x00\x00\x00", b"\x01"])).unwrap();
+    assert_eq!(number(&link), Some(1));
+}
+
+#[test]
+fn a_login_that_cannot_go_on_is_answered_behind_it() {
+    // The server has no TLS and has to; the client asks for it and may not have it; the login is none, or too long.
+    let plain = Settings::default();
+    let secure = Settings { server_tls: true, ..plain };
+    let long = [&[1, 0, 1, 1][..], &LOGIN[4..]].concat();
+    let asks = packet(1, &[&LOGIN[4..5], &[LOGIN[5] | 8], &LOGIN[6..36]].concat());
+    for (settings, login) in [(secure, LOGIN), (plain, &asks), (plain, &packet(1, b"hello")), (plain, &long)]
+    {
+        let mut link = Link::new(settings);
+        link.hear(Side::Server, GREETING).unwrap();
+        let error = link.hear(Side::Client, login).unwrap_err();
+        let farewell = link.machine.farewell(&(&error).into()).unwrap();
+        assert_eq!(farewell[3], 2, "{error}");
+    }
+    // Under TLS the login is the second packet.
+    let mut link = Link::new(Settings { client_tls: ClientTls::Always, ..secure });
+    link.hear(Side::Server, GREETING).unwrap();
+    link.hear(Side::Client, &asks).unwrap();
+    assert_eq!(number(&link), Some(2));
+    let mut login = LOGIN.to_vec();
+    login[3] = 2;
+    assert_eq!(link.hear(Side::Client, &login), Err(ProtocolError::ServerTls));
+    assert_eq!(number(&link), Some(3));
 }
 
 #[test]
