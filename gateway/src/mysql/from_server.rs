@@ -352,6 +352,10 @@ impl ServerSide {
                     return Err(ProtocolError::Ahead);
                 }
             }
+            // To the server, what it has been sent behind the statement is the file.
+            AtEnd::RefuseFile { .. } if wire.outstanding.is_ahead() || client.is_in_packet() => {
+                return Err(ProtocolError::Ahead);
+            }
             AtEnd::RefuseFile { told } => self.refuse_file(wire, told),
         }
         Ok(())

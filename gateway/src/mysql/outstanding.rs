@@ -195,6 +195,14 @@ impl<T> Outstanding<T> {
         self.awaited.len()
     }
 
+    /// Whether the server has been sent any of a command behind the one that it answers.
+    pub(super) fn is_ahead(&self) -> bool {
+        self.awaited
+            .iter()
+            .skip(1)
+            .any(|awaited| matches!(awaited, Awaited::Running(running) if running.request_bytes > 0))
+    }
+
     pub(super) fn push(&mut self, running: Running<T>) {
         self.awaited.push_back(Awaited::Running(running));
     }

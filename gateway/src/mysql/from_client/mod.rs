@@ -126,6 +126,11 @@ impl ClientSide {
         self.doing == Doing::Upload
     }
 
+    /// Whether the server has been sent a part of a packet.
+    pub(super) fn is_in_packet(&self) -> bool {
+        matches!(self.doing, Doing::Passing(_))
+    }
+
     /// Whether it is between commands.
     pub(super) fn awaits_command(&self) -> bool {
         self.doing == Doing::Command

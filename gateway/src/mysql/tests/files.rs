@@ -2,7 +2,7 @@
 
 use super::link::{OK, logged_in, packet, packets};
 use super::step::Event;
-use super::{Answer, Decision, ProtocolError, Settings};
+use super::{Answer, Decision, INPUT_LIMIT, ProtocolError, Settings};
 use crate::session::Side;
 
 const LOAD: &[u8] = b"\x03load data local infile 'f' into table t; select 1";
@@ -71,6 +71,22 @@ fn a_command_that_the_server_takes_for_a_file_ends_the_connection() {
     let mut link = logged_in(passing(), |_| None);
     link.hear(Side::Client, &[packet(0, LOAD), packet(0, b"\x03select 1")].concat()).unwrap();
     assert_eq!(link.hear(Side::Server, &packet(1, REQUEST)), Err(ProtocolError::Ahead));
+}
+
+#[test]
+fn a_command_that_the_server_takes_for_a_refused_file_ends_the_connection() {
+    // A whole command, the beginning of a long one, and of one without a response.
+    let long = [b"\0\0\x02\0\x03select".as_slice(), &[b' '; INPUT_LIMIT]].concat();
+    for behind in [&packet(0, b"\x03select 1")[..], &long, VALUE] {
+        let mut link = logged_in(Settings::default(), |_| None);
+        link.hear(Side::Client, &[&packet(0, LOAD), behind].concat()).unwrap();
+        link.to_server.clear();
+        assert_eq!(link.hear(Side::Server, &packet(1, REQUEST)), Err(ProtocolError::Ahead));
+        assert!(link.to_server.is_empty(), "nothing in the middle of a packet");
+        // The client has had nothing yet.
+        let farewell = link.machine.farewell(&(&ProtocolError::Ahead).into());
+        assert_eq!(farewell.map(|packet| packet[3]), Some(1));
+    }
 }
 
 #[test]
