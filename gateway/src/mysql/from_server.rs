@@ -265,6 +265,7 @@ impl ServerSide {
     ) -> Result<Next, ProtocolError> {
         let capabilities = wire.handshake.capabilities();
         let Some(running) = wire.outstanding.front_mut() else { return Ok(Next::Goes) };
+        let told = running.has_been_told();
         let Response::Reply(reply) = &mut running.response else { return Ok(Next::Goes) };
         let len = header.len;
         let look = reply.look(payload.first().copied(), len, capabilities);
@@ -290,7 +291,9 @@ impl ServerSide {
             Seen::Middle => {}
             Seen::Last(ending) if was_killed || running.withheld.is_some() => {
                 let muted = std::mem::replace(&mut running.muted, true);
-                if let Some(refusal) = running.killed.take() {
+                if told {
+                    self.at_end = Some(AtEnd::Finish(ending));
+                } else if let Some(refusal) = running.killed.take() {
                     reply.set_error(refusal.code);
                     self.at_end = Some(AtEnd::Replace(refusal, ending.status));
                 }

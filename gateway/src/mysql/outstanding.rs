@@ -126,6 +126,11 @@ impl<T> Running<T> {
         false
     }
 
+    /// Whether the client gets no more of the response since it has had an error.
+    pub(super) fn has_been_told(&self) -> bool {
+        self.muted && self.explained.is_none() && self.withheld.is_none() && self.described.is_none()
+    }
+
     /// The sequence id of what the client gets in place of the server's words.
     pub(super) fn instead(&self) -> Option<u8> {
         let described = match self.described {

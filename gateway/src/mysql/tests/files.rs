@@ -2,7 +2,7 @@
 
 use super::link::{OK, logged_in, packet, packets};
 use super::step::Event;
-use super::{Answer, Decision, INPUT_LIMIT, ProtocolError, Settings};
+use super::{Answer, Decision, INPUT_LIMIT, ProtocolError, Refusal, Settings};
 use crate::session::Side;
 
 const LOAD: &[u8] = b"\x03load data local infile 'f' into table t; select 1";
@@ -97,6 +97,20 @@ fn a_statement_that_the_gateway_answers_is_no_part_of_a_refused_file() {
     link.hear(Side::Client, &[packet(0, LOAD), packet(0, b"\x03ours")].concat()).unwrap();
     link.hear(Side::Server, &[packet(1, REQUEST), packet(3, OK)].concat()).unwrap();
     assert!(link.to_client.ends_with(&packet(1, OK)) && link.machine.is_idle());
+}
+
+#[test]
+fn a_statement_whose_file_was_refused_has_one_error_also_when_it_is_killed() {
+    let mut link = logged_in(Settings::default(), |_| None);
+    link.hear(Side::Client, &packet(0, LOAD)).unwrap();
+    link.hear(Side::Server, &packet(1, REQUEST)).unwrap();
+    let told = link.to_client.clone();
+    assert!(link.machine.kill(1, Refusal { code: 8253, state: *b"HY000", message: "killed".into() }));
+    link.hear(Side::Server, &packet(3, b"\xff\x25\x05#70100Query execution was interrupted")).unwrap();
+    assert_eq!(link.to_client, told);
+    let [Event::StatementEnds(ends)] = &link.told()[..] else { panic!("{:?}", link.told()) };
+    assert_eq!(ends.error, Some(3948));
+    assert!(link.machine.is_idle());
 }
 
 #[test]
