@@ -75,10 +75,14 @@ impl<T> Prepared<T> {
         id == LAST_ID && matches!(self.last, Last::Refused)
     }
 
-    /// The session is reset.
+    /// A command goes to the server behind which nothing is prepared.
+    pub(super) fn reset_sent(&mut self) {
+        self.last = Last::None;
+    }
+
+    /// The session is reset. What has been sent since then stays.
     pub(super) fn clear(&mut self) {
         self.statements.clear();
-        self.last = Last::None;
     }
 
     /// How many are remembered.

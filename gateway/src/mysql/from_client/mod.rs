@@ -218,6 +218,9 @@ impl ClientSide {
         if command.is_governed() {
             return Ok(self.ask(wire, command, id, payload, header));
         }
+        if matches!(command, Command::ChangeUser | Command::ResetConnection) {
+            wire.statements.prepared.reset_sent();
+        }
         match command {
             Command::ChangeUser => {
                 let identity =

@@ -92,6 +92,22 @@ fn a_number_is_of_a_statement_in_commands_that_name_one() {
 }
 
 #[test]
+fn a_session_as_if_new_has_nothing_prepared_but_what_was_sent_since() {
+    let mut link = logged_in(Settings::default(), |_| None);
+    link.hear(Side::Client, &prepare("select old")).unwrap();
+    link.hear(Side::Server, &prepared(7)).unwrap();
+    link.hear(Side::Client, &[packet(0, b"\x1f"), run(LAST)].concat()).unwrap();
+    assert_eq!(last_template(&link), None, "the last is of the former session");
+    link.hear(Side::Client, &prepare("select new")).unwrap();
+    link.hear(Side::Server, &[packet(1, OK), packet(1, b"\xff\xdb\x04#HY000unknown")].concat()).unwrap();
+    // The reset has been done since the statement was sent.
+    link.hear(Side::Client, &run(LAST)).unwrap();
+    assert_eq!(last_template(&link), Some(3));
+    link.hear(Side::Client, &run(7)).unwrap();
+    assert_eq!(last_template(&link), None);
+}
+
+#[test]
 fn a_cursor_that_was_not_asked_for_keeps_no_rows() {
     // A procedure answers while a cursor of its own is open: to a text, and to an execution without flags.
     let open = b"\xfe\0\0\x4a\0";
