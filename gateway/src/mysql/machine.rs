@@ -115,7 +115,12 @@ impl<T: Clone> Machine<T> {
 
     /// Whether the server has answered all that it was sent.
     pub(super) fn is_quiet(&self) -> bool {
-        self.wire.outstanding.is_empty()
+        self.wire.is_quiet()
+    }
+
+    /// Whether the answer to what the server was sent may change who pays: another database, or a session as if new.
+    pub(super) fn may_change_payer(&self) -> bool {
+        self.wire.may_change_payer()
     }
 
     /// Whether the client awaits nothing and says nothing: a good moment to end the connection.

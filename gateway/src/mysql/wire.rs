@@ -54,6 +54,22 @@ impl<T> Wire<T> {
         self.outstanding.is_empty() && self.due.is_empty() && self.heard.at_packet()
     }
 
+    /// Whether the server has answered all that it was sent, and it is known what came of that.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.outstanding.is_empty() && !self.has_news()
+    }
+
+    /// Whether another database, or a session as if new, may come of what the server was sent.
+    pub(super) fn may_change_payer(&self) -> bool {
+        let changes =
+            |running: &Running<T>| running.database.is_some() || running.command == Command::ResetConnection;
+        self.has_news() || self.outstanding.any(changes)
+    }
+
+    fn has_news(&self) -> bool {
+        self.due.iter().any(|due| matches!(due, Due::Tell(_)))
+    }
+
     /// The session, as the server said last.
     pub(super) fn status(&self) -> Status {
         self.status

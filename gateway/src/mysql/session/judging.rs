@@ -17,6 +17,10 @@ use crate::session::{Judged, Pending, Protocol as _};
 impl Session {
     /// Decides what becomes of a statement, or what that has to wait for.
     pub(super) fn judge_asked(&mut self, mut asked: Asked) -> Result<Judged, ProtocolError> {
+        if self.protocol.machine.may_change_payer() {
+            self.pending = Some(Pending::Quiet(asked));
+            return Ok(Judged::Goes);
+        }
         if asked.command == Command::BulkExecute && (asked.explained || asked.ours.is_some()) {
             return self.protocol.deny(&self.link, &Denied::many_rows());
         }

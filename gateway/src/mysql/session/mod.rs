@@ -125,6 +125,7 @@ impl Protocol for MySql {
             Event::UserChanged(login) => session.is_user(login),
             Event::StatementEnds(ends) => session.statement_ends(&ends),
             Event::SessionReset => {
+                session.protocol.warnings = None;
                 session.choose_none();
                 session.look_up(None);
             }

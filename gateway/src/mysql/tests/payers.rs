@@ -39,6 +39,25 @@ fn a_name_that_is_cut_is_no_database_s() {
 }
 
 #[test]
+fn what_is_sent_behind_a_change_of_who_pays_can_wait_for_it() {
+    for command in [&b"\x1f"[..], b"\x02other"] {
+        let mut link = logged_in(Settings::default(), |_| None);
+        link.hear(Side::Client, &query("select 1")).unwrap();
+        assert!(!link.machine.may_change_payer());
+        link.hear(Side::Client, &packet(0, command)).unwrap();
+        assert!(link.machine.may_change_payer());
+        link.hear(Side::Server, &packet(1, OK)).unwrap();
+        assert!(link.machine.may_change_payer());
+        // Not before the session has heard of it.
+        let answer = packet(1, OK);
+        assert!(matches!(link.machine.server(&answer), Ok(super::step::Step::Pass(_))));
+        assert!(link.machine.may_change_payer() && !link.machine.is_quiet());
+        assert!(matches!(link.machine.server(&[]), Ok(super::step::Step::Tell(_))));
+        assert!(!link.machine.may_change_payer() && link.machine.is_quiet());
+    }
+}
+
+#[test]
 fn a_session_that_the_server_does_not_reset_goes_on_as_it_was() {
     let mut link = logged_in(Settings::default(), |_| None);
     link.hear(Side::Client, &query("prepare s from 'select 1'")).unwrap();
