@@ -107,11 +107,14 @@ pub(super) fn ends_rows(first: u8, len: usize, capabilities: Capabilities) -> bo
     first == 0xff || first == 0xfe && len <= longest
 }
 
-/// The schema among the changes of the session that follow an OK packet's message.
+/// The schema among the changes of the session that follow an OK packet's message, of which the first may have been
+/// seen alone.
 fn changed_database(mut reader: Reader<'_>) -> Option<String> {
     const SCHEMA: u8 = 1;
     reader.lenenc_bytes()?;
-    let mut changes = Reader::new(reader.lenenc_bytes()?);
+    let total = usize::try_from(reader.lenenc()?).ok()?;
+    let rest = reader.rest();
+    let mut changes = Reader::new(rest.get(..total).unwrap_or(rest));
     loop {
         let kind = changes.u8()?;
         let data = changes.lenenc_bytes()?;

@@ -5,7 +5,7 @@
 use super::answer::Refusal;
 use super::auth::{AUTH_LIMIT, AUTH_LOOK, Password, Verdict};
 use super::capability::Capabilities;
-use super::ending::{Ending, Status};
+use super::ending::Ending;
 use super::frame::{HEADER, Header, arrived};
 use super::from_client::ClientSide;
 use super::greeting::GREETING_LIMIT;
@@ -31,8 +31,8 @@ const INTERRUPTED: [u8; 3] = [0xff, 0x25, 0x05];
 enum AtEnd {
     /// It was the last of a response.
     Finish(Ending),
-    /// It was the last, with this status, and the client gets the refusal in its place.
-    Replace(Refusal, Option<Status>),
+    /// It was the last, and the client gets the refusal in its place.
+    Replace(Refusal, Ending),
     /// The client sends a file.
     Upload,
     /// The client does not send it; `told` is whether it has had the error already.
@@ -295,7 +295,7 @@ impl ServerSide {
                     self.at_end = Some(AtEnd::Finish(ending));
                 } else if let Some(refusal) = running.killed.take() {
                     reply.set_error(refusal.code);
-                    self.at_end = Some(AtEnd::Replace(refusal, ending.status));
+                    self.at_end = Some(AtEnd::Replace(refusal, ending));
                 }
                 return Ok(if muted { Next::Goes } else { Next::Hidden });
             }
@@ -342,12 +342,12 @@ impl ServerSide {
                     client.over();
                 }
             }
-            AtEnd::Replace(refusal, status) => {
+            AtEnd::Replace(refusal, ending) => {
                 let sequence = wire.outstanding.front_mut().and_then(|running| {
                     running.withheld.or_else(|| running.explained.take().map(|told| told.sequence))
                 });
                 let packet = refusal.packet(sequence.unwrap_or_else(|| wire.heard.sequence()));
-                wire.finish(Ending { status, error: Some(refusal.code), ..Ending::default() });
+                wire.finish(Ending { error: Some(refusal.code), ..ending });
                 wire.send(Side::Client, packet);
             }
             AtEnd::Upload => {

@@ -69,6 +69,8 @@ pub(super) struct Reply {
     /// The client asked the server to keep the rows behind a cursor.
     may_open_cursor: bool,
     tally: Tally,
+    /// The default database, if one of the results has changed it.
+    database: Option<String>,
 }
 
 impl Reply {
@@ -83,7 +85,7 @@ impl Reply {
             Shape::Opaque => Phase::Opaque { begun: false },
         };
         let counts_rows = !matches!(command, Command::FieldList | Command::BinlogDump);
-        Some(Self { phase, counts_rows, may_open_cursor: false, tally: Tally::default() })
+        Some(Self { phase, counts_rows, may_open_cursor: false, tally: Tally::default(), database: None })
     }
 
     /// The command asks for a cursor. Only then does the status of one mean that no rows follow: a procedure that
@@ -243,15 +245,17 @@ impl Reply {
         let ending = Ending::parse(payload, capabilities);
         if ending.more_results() {
             self.tally.affected = self.tally.affected.saturating_add(ending.affected);
+            self.database = ending.database.or(self.database.take());
             self.phase = Phase::First;
             return Seen::Middle;
         }
         self.end(ending)
     }
 
-    fn end(&mut self, ending: Ending) -> Seen {
+    fn end(&mut self, mut ending: Ending) -> Seen {
         self.tally.affected = self.tally.affected.saturating_add(ending.affected);
         self.tally.error = self.tally.error.or(ending.error);
+        ending.database = ending.database.or(self.database.take());
         Seen::Last(ending)
     }
 }

@@ -367,7 +367,7 @@ impl ClientSide {
                 wire.outstanding.push_answer(packets);
             }
             Instead::Query(sql) => {
-                wire.expect(Command::Query, Some(wire.statements.number()), None, None);
+                wire.expect(Command::Query, Some(wire.statements.number()), None, used_database(&sql));
                 // No attributes, where there may be some.
                 let attributes = wire.handshake.capabilities().has(Capabilities::QUERY_ATTRIBUTES);
                 let none: &[u8] = if attributes { &[0, 1] } else { &[] };

@@ -82,3 +82,13 @@ fn a_kill_of_a_statement_that_the_server_is_not_at_changes_nothing() {
     assert_eq!(link.to_client, packet(1, INTERRUPTED), "another's interruption");
     assert_eq!(errors(&link), [Some(1317)]);
 }
+
+#[test]
+fn a_database_that_a_killed_statement_has_changed_is_known() {
+    let mut link = logged_in(Settings::default(), |_| None);
+    link.hear(Side::Client, &packet(0, b"\x03use other; select sleep(9)")).unwrap();
+    link.hear(Side::Server, &packet(1, &super::payers::changed(0x08, &[], "other"))).unwrap();
+    assert!(link.machine.kill(1, runaway()));
+    link.hear(Side::Server, &packet(2, INTERRUPTED)).unwrap();
+    assert_eq!(link.told().last(), Some(&Event::DatabaseChanged { database: "other".into() }));
+}

@@ -7,8 +7,19 @@ use super::step::{Event, Login};
 use super::{Decision, Settings};
 use crate::session::Side;
 
+const ERROR: &[u8] = b"\xff\x19\x04#42000Unknown database";
+
 fn query(sql: &str) -> Vec<u8> {
     packet(0, &[b"\x03", sql.as_bytes()].concat())
+}
+
+/// OK, with another default database among the changes of the session, behind others or not.
+pub(super) fn changed(status: u8, before: &[u8], database: &str) -> Vec<u8> {
+    let name = [&[u8::try_from(database.len()).unwrap()], database.as_bytes()].concat();
+    let change = [&[1, u8::try_from(name.len()).unwrap()][..], &name].concat();
+    let changes = [before, &change].concat();
+    let [low, high] = u16::try_from(changes.len()).unwrap().to_le_bytes();
+    [&[0, 0, 0, status | 2, 0x40, 0, 0, 0, 0xfc, low, high][..], &changes].concat()
 }
 
 fn databases(link: &Link) -> Vec<String> {
@@ -29,6 +40,33 @@ fn untold() -> Link {
 }
 
 #[test]
+fn the_database_is_known_by_the_command_where_the_server_does_not_report_it() {
+    for (command, database) in [
+        (&b"\x02other"[..], Some("other")),
+        (b"\x03use other", Some("other")),
+        (b"\x03explain ru use other", Some("other")),
+        // To prepare one changes nothing.
+        (b"\x16use other", None),
+    ] {
+        let mut link = untold();
+        link.hear(Side::Client, &packet(0, command)).unwrap();
+        assert_eq!(link.machine.may_change_payer(), database.is_some());
+        link.hear(Side::Server, &packet(1, ERROR)).unwrap();
+        assert_eq!(databases(&link), [""; 0], "the server refuses it");
+        assert!(!link.machine.may_change_payer());
+        link.hear(Side::Client, &packet(0, command)).unwrap();
+        let answer = if command[0] == 0x16 { &b"\0\x07\0\0\0\0\0\0\0\0\0\0"[..] } else { OK };
+        link.hear(Side::Server, &packet(1, answer)).unwrap();
+        assert_eq!(databases(&link).first().map(String::as_str), database, "{command:?}");
+        // The next statement leaves it.
+        link.hear(Side::Client, &query("select 1")).unwrap();
+        assert!(!link.machine.may_change_payer());
+        link.hear(Side::Server, &packet(1, OK)).unwrap();
+        assert_eq!(databases(&link).len(), usize::from(database.is_some()));
+    }
+}
+
+#[test]
 fn a_name_that_is_cut_is_no_database_s() {
     for (len, count) in [(NAME_LIMIT, 1), (NAME_LIMIT + 1, 0), (NAME_LIMIT + 900, 0)] {
         let mut link = untold();
@@ -36,6 +74,36 @@ fn a_name_that_is_cut_is_no_database_s() {
         link.hear(Side::Server, &packet(1, OK)).unwrap();
         assert_eq!(databases(&link).len(), count, "{len} bytes");
     }
+}
+
+#[test]
+fn the_server_s_word_about_the_database_is_heard_in_any_result_and_behind_much_else() {
+    // Of several results the first reports it, and the last reports nothing, or is an error.
+    for last in [OK, ERROR] {
+        let mut link = logged_in(Settings::default(), |_| None);
+        link.hear(Side::Client, &query("use other; use shop; select 1")).unwrap();
+        for (sequence, packet_of) in [(1, changed(0x08, &[], "other")), (2, changed(0x08, &[], "shop"))] {
+            link.hear(Side::Server, &packet(sequence, &packet_of)).unwrap();
+        }
+        assert_eq!(databases(&link), [""; 0]);
+        link.hear(Side::Server, &packet(3, last)).unwrap();
+        assert_eq!(databases(&link), ["shop"]);
+    }
+    // Its own word counts before that of the command.
+    let mut link = logged_in(Settings::default(), |_| None);
+    link.hear(Side::Client, &query("use Other")).unwrap();
+    link.hear(Side::Server, &packet(1, &changed(0, &[], "other"))).unwrap();
+    assert_eq!(databases(&link), ["other"]);
+    // With more changes behind it than the gateway looks at.
+    let mut link = logged_in(Settings::default(), |_| None);
+    link.hear(Side::Client, &query("call p()")).unwrap();
+    let mut long = changed(0, &[], "other");
+    let more = [&[0, 0xfc, 0, 8][..], &[b'x'; 2048]].concat();
+    let [low, high] = u16::try_from(7 + 1 + more.len()).unwrap().to_le_bytes();
+    (long[9], long[10]) = (low, high);
+    long.extend(more);
+    link.hear(Side::Server, &packet(1, &long)).unwrap();
+    assert_eq!(databases(&link), ["other"]);
 }
 
 #[test]
