@@ -107,6 +107,15 @@ mod tests {
     }
 
     #[test]
+    fn there_are_so_many_also_where_none_is_to_make_room() {
+        let mut prepared = Prepared::new();
+        for id in 0..=u32::try_from(PREPARED_LIMIT).unwrap() {
+            prepared.insert(id, id, |_| false);
+        }
+        assert_eq!((prepared.len(), prepared.get(0), prepared.get(1)), (PREPARED_LIMIT, None, Some(1)));
+    }
+
+    #[test]
     fn the_last_is_the_one_that_was_sent_last() {
         let mut prepared = Prepared::new();
         assert_eq!(prepared.get(LAST_ID), None);
