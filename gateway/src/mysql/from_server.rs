@@ -265,7 +265,7 @@ impl ServerSide {
     ) -> Result<Next, ProtocolError> {
         let capabilities = wire.handshake.capabilities();
         let Some(running) = wire.outstanding.front_mut() else { return Ok(Next::Goes) };
-        let told = running.has_been_told();
+        let was_killed = payload.starts_with(&INTERRUPTED) && running.awaits_kill();
         let Response::Reply(reply) = &mut running.response else { return Ok(Next::Goes) };
         let len = header.len;
         let look = reply.look(payload.first().copied(), len, capabilities);
@@ -274,7 +274,6 @@ impl ServerSide {
             return Err(ProtocolError::UploadCut);
         }
         let refuses_file = reply.asks_for_file(payload) && (running.muted || !wire.handshake.passes_files());
-        let was_killed = running.killed.is_some() && payload.starts_with(&INTERRUPTED);
         let told_anyway = running.explained.is_some() && payload.first() == Some(&0xff);
         let described = running.described.is_some() && !running.muted;
         // Not every server says in so many words that it was interrupted: MySQL's SLEEP and BENCHMARK give a value.
@@ -291,9 +290,7 @@ impl ServerSide {
             Seen::Middle => {}
             Seen::Last(ending) if was_killed || running.withheld.is_some() => {
                 let muted = std::mem::replace(&mut running.muted, true);
-                if told {
-                    self.at_end = Some(AtEnd::Finish(ending));
-                } else if let Some(refusal) = running.killed.take() {
+                if let Some(refusal) = running.killed.take() {
                     reply.set_error(refusal.code);
                     self.at_end = Some(AtEnd::Replace(refusal, ending));
                 }

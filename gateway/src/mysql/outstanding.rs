@@ -126,9 +126,9 @@ impl<T> Running<T> {
         false
     }
 
-    /// Whether the client gets no more of the response since it has had an error.
-    pub(super) fn has_been_told(&self) -> bool {
-        self.muted && self.explained.is_none() && self.withheld.is_none() && self.described.is_none()
+    /// Whether it was killed, and the client has not had an error of it.
+    pub(super) fn awaits_kill(&self) -> bool {
+        self.killed.is_some() && (!self.muted || self.instead().is_some())
     }
 
     /// The sequence id of what the client gets in place of the server's words.
