@@ -5,6 +5,7 @@ mod itself;
 mod names;
 mod opening;
 mod passed;
+mod payers;
 mod runaways;
 mod sha2;
 mod shares;
