@@ -3,10 +3,10 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tidegate_client::{Client, Group, Permit, Refused, Ru, Unconfirmed};
+use tidegate_client::{Client, Group, LeaseState, Permit, Refused, Ru, Unconfirmed};
 use tidegate_cost_model::{Aim, CostTable, Estimator, Fingerprinter, SqlDialect, Template};
 use tidegate_sql::Naming;
 use tidegate_traces::{TraceId, Traces};
@@ -71,6 +71,8 @@ struct Request {
     convicted: Option<Action>,
     estimate: Ru,
     in_transaction: bool,
+    /// That it ends a transaction, and may be let through for it: where its session remembers that it was.
+    ends: Option<Arc<AtomicBool>>,
     /// Its spans, if its trace is recorded.
     traced: Option<Box<Traced>>,
 }
@@ -196,6 +198,9 @@ impl Governor {
         let ended_before = subject.ended.swap(false, Ordering::Relaxed);
         let hint = template.resource_group().filter(|_| subject.may_switch);
         let hinted = hint.and_then(|name| self.group(name));
+        let must_not_wait = in_transaction || self.book.policy.admit_without_lease;
+        // Without a controller nobody says whether there is such a group.
+        let hinted = hinted.filter(|group| !must_not_wait || self.is_connected() || is_there(group));
         let group = hinted.clone().unwrap_or_else(|| subject.group());
         // A hint may lead nowhere, and then it is the rules of another group.
         let needs_text = hinted.is_some() || self.book.rules.book().needs_texts(group.name());
@@ -210,6 +215,7 @@ impl Governor {
             convicted: None,
             estimate: self.outcomes.estimate(group.name(), template),
             in_transaction,
+            ends: None,
             traced: self.traced(subject, dialect, template, text),
         };
         if let Err(denied) = request.judge(&group) {
@@ -224,15 +230,13 @@ impl Governor {
             let denied = Denied::refused(&refused, &payer, Duration::ZERO);
             return Admission::Denied(request.denied(&payer, denied));
         }
-        let ends = in_transaction && !ended_before && ends_transaction(template);
-        let others_wait = in_transaction
-            && (self.book.lets_owe(&payer)
-                || (ends && self.book.policy.in_transaction == InTransaction::OweSome));
+        if in_transaction && !ended_before && ends_transaction(template) {
+            request.ends = Some(Arc::clone(&subject.ended));
+        }
         let no_lease = matches!(obstacle, Some(Refused::Unavailable { .. }));
-        if others_wait || (no_lease && self.book.policy.admit_without_lease) {
-            subject.ended.store(ends, Ordering::Relaxed);
-            let permit = payer.owe().into_owned();
-            return Admission::Now(Box::new(request.run(group, payer, permit, Duration::ZERO, true)));
+        // Nobody would pay what a group owes that does not exist: whether it does is asked first.
+        if (hinted.is_none() || is_there(&group)) && request.may_owe(&payer, no_lease) {
+            return Admission::Now(Box::new(request.run_on_debt(group, payer, Duration::ZERO)));
         }
         // A hint at a group that does not exist is ignored, as TiDB does.
         let fallback = hinted.is_some().then(|| subject.group());
@@ -264,6 +268,11 @@ impl Governor {
         }
         self.book.client.shutdown().await.unconfirmed
     }
+}
+
+/// Whether the controller has said that it has this group.
+fn is_there(group: &Group) -> bool {
+    !matches!(group.state().lease, LeaseState::None | LeaseState::Unknown)
 }
 
 /// Whether this ends a transaction, and is all of its text: a statement behind it has to be admitted by itself.
@@ -300,6 +309,21 @@ impl Request {
             _ => None,
         };
         switched.unwrap_or_else(|| group.clone())
+    }
+
+    /// Whether it runs on debt of this group, of which there may be no lease.
+    fn may_owe(&self, payer: &Group, no_lease: bool) -> bool {
+        let Policy { in_transaction, admit_without_lease, .. } = self.case.book.policy;
+        let ends = self.ends.is_some() && in_transaction == InTransaction::OweSome;
+        (self.in_transaction && (self.case.book.lets_owe(payer) || ends)) || (no_lease && admit_without_lease)
+    }
+
+    fn run_on_debt(self, group: Group, payer: Group, waited: Duration) -> Running {
+        if let Some(ended) = &self.ends {
+            ended.store(true, Ordering::Relaxed);
+        }
+        let permit = payer.owe().into_owned();
+        self.run(group, payer, permit, waited, true)
     }
 
     fn run(
@@ -339,8 +363,8 @@ impl Request {
         mut fallback: Option<Group>,
     ) -> Result<Box<Running>, Denied> {
         let began = clock::now();
-        let deadline = clock::after(began, self.case.book.max_wait(group.name()));
         loop {
+            let deadline = clock::after(began, self.case.book.max_wait(group.name()));
             let answer = payer.acquire_estimated_by(self.estimate, deadline).await.map(Permit::into_owned);
             let waited = began.elapsed();
             match answer {
@@ -353,6 +377,11 @@ impl Request {
                         self.estimate = self.case.outcomes.estimate(group.name(), &self.case.template);
                         self.judge(&group).map_err(|denied| self.denied(&group, denied))?;
                         payer = self.payer(&group);
+                        let obstacle = payer.check(self.estimate).err();
+                        let no_lease = matches!(obstacle, Some(Refused::Unavailable { .. }));
+                        if obstacle.is_some() && self.may_owe(&payer, no_lease) {
+                            return Ok(Box::new(self.run_on_debt(group, payer, waited)));
+                        }
                     }
                 }
                 Err(refused) => {

@@ -1,5 +1,7 @@
 //! Statements under their groups with a controller and no database: what a server would have counted is said here.
 
+mod hinted;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +28,7 @@ struct Stage {
     governor: Arc<Governor>,
     subject: Subject,
     _tasks: Tasks,
-    _controller: tidegate_controller::Running,
+    controller: tidegate_controller::Running,
     _folder: TempDir,
 }
 
@@ -43,6 +45,12 @@ async fn eventually(what: &str, mut check: impl FnMut() -> bool) {
 /// A rule against such results.
 fn ruled(action: &str) -> String {
     format!("query_limit = (exec_elapsed = '1h', rows = {TOO_MANY}, action = {action})")
+}
+
+/// The group owes more than it pays in the time that tests take.
+async fn lead_into_debt(group: &Group) {
+    group.charge_ru(RuParts::flat(Ru::whole(1_000_000)));
+    eventually("it owes", || group.remaining().is_some_and(|left| !left.is_positive())).await;
 }
 
 fn cpu(milliseconds: u64) -> Option<Usage> {
@@ -63,10 +71,11 @@ fn traces(collector: &Collector) -> (Traces, tidegate_traces::Exporter) {
 
 impl Stage {
     async fn new() -> Self {
-        Self::traced(None).await
+        Self::with(Policy::default(), None).await
     }
 
-    async fn traced(traces: Option<Traces>) -> Self {
+    /// One of this policy, with `root` as its admin.
+    async fn with(policy: Policy, traces: Option<Traces>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let controller = Controller::start(Config {
             store: folder.path().join("store.redb"),
@@ -78,7 +87,7 @@ impl Stage {
         let endpoint = format!("http://{}", controller.grpc_addr);
         let client = Client::connect([&endpoint], "gw").await.unwrap();
         let channel = Endpoint::from_shared(endpoint).unwrap().connect_lazy();
-        let policy = Policy { admins: Principals::parse(["root"]).unwrap(), ..Policy::default() };
+        let policy = Policy { admins: Principals::parse(["root"]).unwrap(), ..policy };
         let (governor, tasks) = Governor::start(
             client,
             super::Controller::new(channel, None),
@@ -89,7 +98,7 @@ impl Stage {
         );
         let login = Login { tenant: "shop".into(), user: "root".into(), ..Login::default() };
         let subject = governor.subject(login).await.unwrap();
-        Self { governor, subject, _tasks: tasks, _controller: controller, _folder: folder }
+        Self { governor, subject, _tasks: tasks, controller, _folder: folder }
     }
 
     /// A statement that the gateway answers itself.
@@ -104,7 +113,7 @@ impl Stage {
         self.own(&format!("create resource group {name} ru_per_sec = 1000 {rule}")).await;
         let group = self.governor.group(name).unwrap();
         eventually("it has tokens", || group.remaining().is_some_and(Ru::is_positive)).await;
-        if !rule.is_empty() {
+        if rule.starts_with("query_limit") {
             let known = async {
                 while self.begun(&group).await.deadline().is_none() {
                     yield_now().await;
@@ -117,10 +126,20 @@ impl Stage {
 
     /// A statement that this group has admitted.
     async fn begun(&self, group: &Group) -> Box<Running> {
-        match self.asked(group, "select 1", false) {
-            Admission::Now(running) => running,
-            Admission::Wait(waits) => waits.await.unwrap(),
-            Admission::Denied(denied) => panic!("{denied:?}"),
+        self.answered(group, "select 1", false).await.unwrap()
+    }
+
+    /// The answer to a statement that asks this group, once it is known.
+    async fn answered(
+        &self,
+        group: &Group,
+        text: &str,
+        in_transaction: bool,
+    ) -> Result<Box<Running>, Denied> {
+        match self.asked(group, text, in_transaction) {
+            Admission::Now(running) => Ok(running),
+            Admission::Wait(waits) => timeout(PATIENCE, waits).await.expect("it is decided"),
+            Admission::Denied(denied) => Err(denied),
         }
     }
 
@@ -137,7 +156,7 @@ impl Stage {
 async fn what_waits_what_owes_and_what_is_given_up_has_its_spans() {
     let collector = Collector::start(Manner::Takes).unwrap();
     let (traces, exporter) = traces(&collector);
-    let stage = Stage::traced(Some(traces)).await;
+    let stage = Stage::with(Policy::default(), Some(traces)).await;
     let group = stage.group("own", "").await;
     // A statement runs, and nobody ends it.
     drop(stage.begun(&group).await);
