@@ -230,7 +230,7 @@ impl Share {
             now = Charged { own: now.own.saturating_sub(moved), spilled: now.spilled.saturating_add(moved) };
         }
         // Charged bytes stay charged, whatever is seen later.
-        let own = now.own.max(self.charged.own);
+        let own = now.own.min(self.did.written.saturating_sub(self.charged.spilled)).max(self.charged.own);
         let spilled = now.spilled.min(self.did.written.saturating_sub(own)).max(self.charged.spilled);
         let read = self.did.read.saturating_sub(self.used.read);
         let more = Usage {
@@ -262,6 +262,9 @@ impl Share {
         more
     }
 }
+
+#[cfg(test)]
+mod looks;
 
 #[cfg(test)]
 mod tests {
