@@ -127,9 +127,6 @@ impl Workers {
     }
 
     fn count(&mut self) {
-        if self.found.is_empty() {
-            return;
-        }
         let used = &mut self.used;
         while let Some((pid, all)) = self.exits.as_ref().and_then(Exits::next) {
             if let Some(counters) = self.found.remove(&pid) {
@@ -143,8 +140,12 @@ impl Workers {
             *used = used.plus(&more.unwrap_or_default());
             more.is_some()
         });
+        // Also when the one for which it began to listen had ended before it could be followed.
         if self.found.is_empty() {
             self.exits = None;
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
