@@ -298,4 +298,40 @@ mod tests {
             assert!(documented.contains(&format!("`{name}")), "{name} is not in docs/metrics.md");
         }
     }
+
+    #[test]
+    fn every_metric_that_is_documented_is_on_the_page() {
+        let metrics = Metrics::new(1, true);
+        metrics.convicted("kill");
+        metrics.requested(Surface::Rest, "ok");
+        metrics.turned_away(Surface::Rest, "full");
+        metrics.turned_away(Surface::Rest, "full");
+        let page = metrics.page(Sample::default()).unwrap();
+        let names = include_str!("../../docs/metrics.md").split('`').filter_map(|text| {
+            let name = text.strip_prefix("tidegate_gateway_")?.split('{').next()?;
+            // Those of certificates come with these.
+            let is_name = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+            (is_name && !name.starts_with("tls_")).then_some(name)
+        });
+        let mut count = 0;
+        for name in names {
+            let name = name.strip_suffix("_total").unwrap_or(name);
+            assert!(page.contains(&format!("# TYPE tidegate_gateway_{name} ")), "{name}: {page}");
+            count += 1;
+        }
+        assert!(count >= 18, "{count} are documented");
+        for line in [
+            concat!("tidegate_gateway_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
+            "tidegate_gateway_controller_connected 0",
+            "tidegate_gateway_page_requests_total{outcome=\"ok\"} 1",
+            "tidegate_gateway_page_requests_total{outcome=\"refused\"} 0",
+            "tidegate_gateway_page_requests_total{outcome=\"failed\"} 0",
+            "tidegate_gateway_page_turned_away_total{reason=\"full\"} 2",
+        ] {
+            assert!(page.contains(line), "{line}: {page}");
+        }
+        assert!(page.contains("\nprocess_") && page.ends_with("# EOF\n"), "{page}");
+        let connected = Sample { connected: true, ..Sample::default() };
+        assert!(metrics.page(connected).unwrap().contains("\ntidegate_gateway_controller_connected 1\n"));
+    }
 }

@@ -43,3 +43,26 @@ impl Controller {
         Ok(request)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tonic::transport::Endpoint;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn every_call_shows_the_token_that_the_file_has_then() {
+        let channel = Endpoint::from_static("http://127.0.0.1:1").connect_lazy();
+        assert!(Controller::new(channel.clone(), None).request(()).await.unwrap().metadata().is_empty());
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let controller = Controller::new(channel, Some(Token::file(file.path())));
+        for text in ["tdg_one", "tdg_two"] {
+            std::fs::write(file.path(), format!("{text}\n")).unwrap();
+            let request = controller.request(()).await.unwrap();
+            let shown = request.metadata().get("authorization").unwrap().to_str().unwrap().to_owned();
+            assert_eq!(shown, format!("Bearer {text}"));
+        }
+        std::fs::write(file.path(), "nothing of the kind").unwrap();
+        assert_eq!(controller.request(()).await.unwrap_err().code(), tonic::Code::FailedPrecondition);
+    }
+}

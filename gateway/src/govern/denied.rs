@@ -171,6 +171,8 @@ fn back_within(told: Option<Duration>, waited: Duration) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_client::GroupName;
+
     use super::*;
 
     #[test]
@@ -189,5 +191,32 @@ mod tests {
         for (ms, told) in [(0, "0.1"), (40, "0.1"), (100, "0.1"), (101, "0.2"), (12_340, "12.4")] {
             assert_eq!(retry_after(Duration::from_millis(ms)), format!("Retry after {told} s."));
         }
+    }
+
+    #[test]
+    fn a_login_without_a_group_is_asked_to_retry_only_where_that_helps() {
+        let s = Duration::from_secs;
+        let unavailable = |waited| GroupError::Unavailable {
+            group: GroupName::new("g").unwrap(),
+            waited,
+            last_error: String::new(),
+        };
+        assert_eq!(
+            Denied::no_group(&unavailable(s(1)), s(1)).hint,
+            "The statement did not run. Retry after 1.0 s."
+        );
+        let unknown = GroupError::UnknownGroup { group: GroupName::new("g").unwrap() };
+        assert_eq!(Denied::no_group(&unknown, s(1)).hint, "The statement did not run.");
+    }
+
+    #[test]
+    fn inside_a_transaction_a_client_reads_that_it_is_open_and_whether_its_end_waits() {
+        let denied = |hint: &str| Denied { code: Code::QUOTA, message: String::new(), hint: hint.to_owned() };
+        let open = "The transaction is still open and holds its locks";
+        assert_eq!(denied("").in_transaction(true).hint, format!("{open}."));
+        assert_eq!(
+            denied("Retry after 0.1 s.").in_transaction(false).hint,
+            format!("Retry after 0.1 s. {open}; COMMIT and ROLLBACK do not wait.")
+        );
     }
 }

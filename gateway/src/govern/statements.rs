@@ -204,4 +204,37 @@ mod tests {
         assert!(parts.iter().skip(1).all(|(rows, lost)| *rows <= MAX_REPORT && *lost == 0));
         assert_eq!(parts.iter().map(|(rows, _)| rows).sum::<usize>(), MAX_ROWS);
     }
+
+    #[test]
+    fn a_row_has_all_that_was_used_and_when_the_last_statement_ended() {
+        let template = Arc::new(Template::new(SqlDialect::PostgreSql, "select 1"));
+        let group = &GroupName::new("g").unwrap();
+        let mut row = Row::new(Arc::clone(&template), 5);
+        let usage = Usage { cpu_ns: 7, read_bytes: 2, ..Usage::default() };
+        let charged = RuParts { cpu: Ru(3), write: Ru(4), ..RuParts::default() };
+        for (now, estimated) in [(5, true), (6, false), (9, true)] {
+            let elapsed = Duration::ZERO;
+            let outcome = Outcome::Ran { charged, usage, rows: 1, elapsed, failed: false, estimated };
+            row.add(&Record { group, template: &template, outcome, waited: Duration::ZERO }, now);
+        }
+        let told = row.wire("g");
+        assert_eq!((told.first_unix_ms, told.last_unix_ms, told.calls, told.estimated), (5, 9, 3, 2));
+        let used = Usage { cpu_ns: 21, read_bytes: 6, ..Usage::default() };
+        assert_eq!((told.usage, told.cpu_micro_ru, told.write_micro_ru), (Some(usage_message(&used)), 9, 12));
+    }
+
+    #[test]
+    fn a_template_that_has_a_row_is_counted_when_there_is_no_room_for_others() {
+        let statements = Statements::default();
+        let group = &GroupName::new("g").unwrap();
+        for n in (0..MAX_ROWS).chain([0, MAX_ROWS, 7]) {
+            let template = Arc::new(Template::new(SqlDialect::PostgreSql, format!("select a{n}")));
+            let (outcome, waited) = (Outcome::Throttled, Duration::ZERO);
+            statements.record(&Record { group, template: &template, outcome, waited });
+        }
+        let parts = statements.take();
+        assert_eq!(parts.iter().map(|(_, lost)| lost).sum::<u64>(), 1);
+        let counted = parts.iter().flat_map(|(rows, _)| rows).map(|row| row.throttled).sum::<u64>();
+        assert_eq!(counted, u64::try_from(MAX_ROWS).unwrap() + 2);
+    }
 }

@@ -1,6 +1,8 @@
 //! Statements under their groups with a controller and no database: what a server would have counted is said here.
 
+mod counted;
 mod hinted;
+mod spans;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,6 +53,13 @@ fn ruled(action: &str) -> String {
 async fn lead_into_debt(group: &Group) {
     group.charge_ru(RuParts::flat(Ru::whole(1_000_000)));
     eventually("it owes", || group.remaining().is_some_and(|left| !left.is_positive())).await;
+}
+
+/// The statement has run for so long.
+async fn running_for(running: &Running, time: Duration) {
+    while running.began().elapsed() < time {
+        yield_now().await;
+    }
 }
 
 fn cpu(milliseconds: u64) -> Option<Usage> {

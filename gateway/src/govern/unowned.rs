@@ -57,3 +57,24 @@ impl Unowned {
         self.given() - self.taken.load(Ordering::Relaxed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_byte_has_two_owners_and_the_page_counts_all_of_them() {
+        let (given, taken) = (Counter::default(), Counter::default());
+        let servers = [(); 2].map(|()| Unowned::counted_by(given.clone(), taken.clone()));
+        servers[0].give(100);
+        servers[0].give(0);
+        servers[1].give(7);
+        assert_eq!(servers[0].take(0, 0), 0);
+        assert_eq!((servers[0].take(80, 0), servers[0].take(80, 0), servers[0].take(80, 0)), (80, 20, 0));
+        servers[0].give(10);
+        // What came in before its work began is not its own.
+        assert_eq!((servers[0].take(80, 104), servers[0].take(80, 0)), (6, 4));
+        assert_eq!(servers.map(|server| server.left()), [0, 7]);
+        assert_eq!((given.get(), taken.get()), (117, 110));
+    }
+}
