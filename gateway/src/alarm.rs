@@ -44,3 +44,31 @@ impl Alarm {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    /// As a session does: it asks whenever it wakes, and the moment moves on meanwhile.
+    #[tokio::test(start_paused = true)]
+    async fn a_moment_that_moves_on_is_not_reached_before_its_time() {
+        let (began, mut alarm) = (clock::now(), Alarm::new());
+        let at = |ms| began + Duration::from_millis(ms);
+        let mut looks = Vec::new();
+        for moment in [10, 30, 25, 25] {
+            let now = poll_fn(|cx| {
+                looks.push(began.elapsed().as_millis());
+                alarm.poll(cx, at(moment))
+            })
+            .await;
+            assert_eq!(now, clock::now());
+        }
+        assert_eq!(looks, [0, 10, 10, 30, 30, 30]);
+        // The timer of an earlier moment wakes it, and it waits for the later one.
+        let mut moment = 40;
+        let now = poll_fn(|cx| alarm.poll(cx, at(std::mem::replace(&mut moment, 60)))).await;
+        assert_eq!(now, at(60));
+    }
+}

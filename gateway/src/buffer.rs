@@ -160,6 +160,8 @@ impl Outbox {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+
     use super::*;
 
     #[tokio::test]
@@ -167,7 +169,7 @@ mod tests {
         let bytes: Vec<u8> = (0..100_000_u32).map(|n| n.to_le_bytes()[0]).collect();
         let (mut inbox, mut stream) = (Inbox::new(), &bytes[..]);
         let mut seen = Vec::new();
-        while std::future::poll_fn(|cx| inbox.poll_read(cx, &mut stream)).await.unwrap() > 0 {
+        while poll_fn(|cx| inbox.poll_read(cx, &mut stream)).await.unwrap() > 0 {
             if inbox.data().len() > 3 {
                 seen.extend_from_slice(&inbox.data()[..3]);
                 inbox.consume(3);
@@ -184,7 +186,106 @@ mod tests {
         outbox.add(b"ab");
         outbox.vec().extend([b'c'; Outbox::HIGH]);
         assert_eq!((outbox.len(), outbox.room()), (Outbox::HIGH + 2, 0));
-        std::future::poll_fn(|cx| outbox.poll_write(cx, &mut stream)).await.unwrap();
+        poll_fn(|cx| outbox.poll_write(cx, &mut stream)).await.unwrap();
         assert!(outbox.is_empty() && stream.len() == Outbox::HIGH + 2);
+    }
+
+    /// Most sessions never need more than a small inbox; a client that sends much gets a large one; and what a reader
+    /// asks for beyond that is as much as it asks for.
+    #[tokio::test]
+    async fn an_inbox_is_as_large_as_what_fills_it_needs() {
+        let bytes = vec![7; 4 * LARGE];
+        let (mut inbox, mut stream) = (Inbox::new(), &bytes[..SMALL - 1]);
+        assert_eq!(poll_fn(|cx| inbox.poll_read(cx, &mut stream)).await.unwrap(), SMALL - 1);
+        assert_eq!((inbox.buf.len(), inbox.is_full()), (SMALL, false));
+        let mut stream = &bytes[..];
+        assert_eq!(poll_fn(|cx| inbox.poll_read(cx, &mut stream)).await.unwrap(), 1);
+        assert_eq!((inbox.buf.len(), inbox.data().len(), inbox.is_full()), (LARGE, SMALL, false));
+        assert_eq!(poll_fn(|cx| inbox.poll_read(cx, &mut stream)).await.unwrap(), LARGE - SMALL);
+        assert_eq!((inbox.buf.len(), inbox.is_full()), (LARGE, true));
+        // Consumed at its beginning, it has room without more memory.
+        inbox.consume(10);
+        assert_eq!(poll_fn(|cx| inbox.poll_read(cx, &mut stream)).await.unwrap(), 10);
+        assert_eq!((inbox.buf.len(), inbox.data().len()), (LARGE, LARGE));
+        inbox.consume(usize::MAX);
+        assert!(inbox.data().is_empty());
+        inbox.reserve(LARGE);
+        assert_eq!(inbox.buf.len(), LARGE, "there is room for as much");
+        inbox.reserve(LARGE + 1);
+        assert_eq!(inbox.buf.len(), 2 * LARGE);
+    }
+
+    #[tokio::test]
+    async fn what_is_moved_to_make_room_stays_what_it_is() {
+        let bytes: Vec<u8> =
+            (0..SMALL).map(|n| n.to_le_bytes()[0].wrapping_add(n.to_le_bytes()[1])).collect();
+        for (consumed, wanted) in
+            [(SMALL - 100, SMALL), (SMALL - 100, SMALL + 1), (100, SMALL - 100), (0, 2 * SMALL)]
+        {
+            let (mut inbox, mut stream) = (Inbox::new(), &bytes[..]);
+            let most = SMALL - 1;
+            assert_eq!(poll_fn(|cx| inbox.poll_read_at_most(cx, &mut stream, most)).await.unwrap(), most);
+            inbox.consume(consumed);
+            let held = inbox.data().to_vec();
+            inbox.reserve(wanted);
+            assert_eq!(inbox.data(), held, "{consumed} {wanted}");
+            assert!(inbox.buf.len() - inbox.start >= wanted, "{consumed} {wanted}");
+            assert_eq!(inbox.buf.len() > SMALL, wanted > SMALL, "{consumed} {wanted}");
+            inbox.consume(held.len());
+            assert!(inbox.data().is_empty() && inbox.start == 0, "all of it is room again");
+        }
+    }
+
+    /// A stream that takes few bytes at once, and none now and then; it counts how often it is flushed.
+    struct Slow {
+        taken: usize,
+        rests: bool,
+        flushed: u32,
+    }
+
+    impl AsyncWrite for Slow {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.rests = !self.rests && self.taken.is_multiple_of(50_000) && self.taken > 0;
+            if self.rests {
+                return Poll::Pending;
+            }
+            let count = bytes.len().min(1_000);
+            self.taken += count;
+            Poll::Ready(Ok(count))
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            self.flushed += 1;
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// A large result leaves no memory behind, and what is not sent yet counts as such.
+    #[tokio::test]
+    async fn an_outbox_is_small_again_once_it_is_sent_and_flushes_once() {
+        let mut stream = Slow { taken: 0, rests: false, flushed: 0 };
+        let mut outbox = Outbox::default();
+        poll_fn(|cx| outbox.poll_write(cx, &mut stream)).await.unwrap();
+        assert_eq!(stream.flushed, 0, "nothing was written");
+        outbox.add(&vec![7; 3 * Outbox::HIGH]);
+        let first = poll_fn(|cx| Poll::Ready(outbox.poll_write(cx, &mut stream).is_pending())).await;
+        assert!(first, "it takes no more for now");
+        assert_eq!((outbox.len(), outbox.room()), (3 * Outbox::HIGH - 50_000, 0));
+        while poll_fn(|cx| Poll::Ready(outbox.poll_write(cx, &mut stream).is_pending())).await {}
+        assert_eq!((outbox.len(), outbox.room(), stream.flushed), (0, Outbox::HIGH, 1));
+        assert!(outbox.buf.capacity() <= 2 * Outbox::HIGH, "{}", outbox.buf.capacity());
+        poll_fn(|cx| outbox.poll_write(cx, &mut stream)).await.unwrap();
+        assert_eq!(stream.flushed, 1, "nothing was written since");
+        outbox.add(&[7; Outbox::HIGH]);
+        while poll_fn(|cx| Poll::Ready(outbox.poll_write(cx, &mut stream).is_pending())).await {}
+        assert!(outbox.buf.capacity() >= Outbox::HIGH && stream.flushed == 2);
     }
 }

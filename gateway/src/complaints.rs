@@ -103,4 +103,32 @@ mod tests {
         assert_eq!(complaints.told(peer(9 * MAX_PEERS), Kind::Session), Some(0));
         assert_eq!(complaints.0.lock().unwrap().len(), 1, "the others are forgotten");
     }
+
+    /// The places are full, and every one of them keeps what it has, and is one of its own.
+    #[tokio::test(start_paused = true)]
+    async fn in_a_crowd_who_has_a_place_keeps_it_and_is_told_how_many_lines_were_left_out() {
+        let complaints = Complaints::default();
+        for number in 0..MAX_PEERS {
+            assert_eq!(complaints.told(peer(number), Kind::Session), Some(0));
+        }
+        for _ in 0..3 {
+            assert_eq!(complaints.told(peer(1), Kind::Session), None, "its minute is not over");
+        }
+        tokio::time::advance(PAUSE).await;
+        assert_eq!(complaints.told(peer(1), Kind::Session), Some(3));
+        // There is room again: each of these has a place of its own.
+        assert_eq!(complaints.told(peer(2 * MAX_PEERS), Kind::Session), Some(0));
+        assert_eq!(complaints.told(peer(3 * MAX_PEERS), Kind::Session), Some(0));
+        assert_eq!(complaints.told(peer(2 * MAX_PEERS), Kind::Session), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_there_is_room_no_peer_s_lines_are_forgotten_for_another_s() {
+        let complaints = Complaints::default();
+        assert_eq!(complaints.told(peer(1), Kind::Session), Some(0));
+        assert_eq!(complaints.told(peer(1), Kind::Session), None);
+        tokio::time::advance(PAUSE).await;
+        assert_eq!(complaints.told(peer(2), Kind::Session), Some(0));
+        assert_eq!(complaints.told(peer(1), Kind::Session), Some(1));
+    }
 }

@@ -181,3 +181,35 @@ impl Listener {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Gateway;
+
+    fn listening(addresses: &[&str]) -> Config {
+        let upstream = Upstream::parse("postgres://127.0.0.1:1").unwrap();
+        let listener = |text: &&str| Listener { listen: text.parse().unwrap(), upstream: upstream.clone() };
+        Config { listeners: addresses.iter().map(listener).collect(), ..Config::default() }
+    }
+
+    #[tokio::test]
+    async fn other_machines_reach_no_listener_unless_they_may() {
+        for (addresses, remote) in [
+            (&["127.0.0.1:0", "127.9.9.9:0", "[::1]:0"][..], &[][..]),
+            (&["127.0.0.1:0", "0.0.0.0:0", "[::]:0", "192.0.2.1:0"], &["0.0.0.0:0", "[::]:0", "192.0.2.1:0"]),
+        ] {
+            let config = listening(addresses);
+            let said: Vec<String> = config.exposed().map(|error| error.to_string()).collect();
+            assert_eq!(said.len(), remote.len(), "{said:?}");
+            for (said, address) in said.iter().zip(remote) {
+                assert!(said.starts_with(&format!("{address} is reachable")), "{said}");
+            }
+            assert_eq!(Config { allow_remote: true, ..config }.exposed().count(), 0);
+        }
+        let started = Gateway::start(listening(&["127.0.0.1:0", "0.0.0.0:0"])).await;
+        assert!(matches!(started.err(), Some(StartError::Remote { .. })));
+        let started = Gateway::start(listening(&[])).await;
+        assert!(matches!(started.err(), Some(StartError::NoListener)));
+    }
+}

@@ -398,4 +398,23 @@ mod tests {
         // The kernel takes one connection more than the backlog.
         assert_eq!(taken(&bind(address, 7).unwrap(), 400), 8);
     }
+
+    #[test]
+    fn a_certificate_that_the_gateway_makes_is_for_clients_of_mysql_alone() {
+        let config = |protocols: &[&str], self_signed| {
+            let upstream = |text: &&str| Upstream::parse(text).unwrap();
+            let listen = "127.0.0.1:0".parse().unwrap();
+            let listeners =
+                protocols.iter().map(|text| Listener { listen, upstream: upstream(text) }).collect();
+            Config { listeners, self_signed, ..Config::default() }
+        };
+        let (postgres, mysql) = ("postgres://127.0.0.1:1", "mysql://127.0.0.1:1");
+        for (protocols, self_signed, made) in
+            [(&[postgres][..], true, false), (&[postgres, mysql], true, true), (&[mysql], false, false)]
+        {
+            let tls = Tls::of(&config(protocols, self_signed)).unwrap();
+            assert!(tls.of_clients(Protocol::Postgres).is_none(), "{protocols:?}");
+            assert_eq!(tls.of_clients(Protocol::MySql).is_some(), made, "{protocols:?}");
+        }
+    }
 }

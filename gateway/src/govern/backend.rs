@@ -127,6 +127,9 @@ fn parent(pid: u32) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::CommandExt as _;
+    use std::process::{Child, Command, Stdio};
+
     use super::*;
 
     #[test]
@@ -138,5 +141,44 @@ mod tests {
         }
         let own = File::open("/proc/self").unwrap();
         assert!(Backend::thread(&own, u32::MAX, Server::MySql, &unowned).is_none());
+    }
+
+    /// A process of this title, until it is dropped.
+    struct Called(Child);
+
+    impl Drop for Called {
+        fn drop(&mut self) {
+            drop(self.0.stdin.take());
+            self.0.wait().unwrap();
+        }
+    }
+
+    /// A server elsewhere may have given the number of a process here, of whatever kind.
+    #[tokio::test]
+    async fn a_process_is_metered_where_its_title_and_its_parent_are_those_of_the_connection_s() {
+        let own = std::process::id();
+        let (right, wrong) = (Proof::Postmaster(own), Proof::Postmaster(own + 1));
+        for (title, proof, metered) in [
+            ("postgres: ann shop 127.0.0.1(5555) idle", Proof::Port(5_555), true),
+            ("postgres: ann shop 127.0.0.1(5555) idle", Proof::Port(555), false),
+            ("proxy 127.0.0.1(5555)", Proof::Port(5_555), false),
+            ("postgres: ann shop [local] idle", right, true),
+            ("postgres: ann shop [local] idle", wrong, false),
+            ("postgres: ann shop 127.0.0.1(5555) idle", right, false),
+            ("shell [local]", right, false),
+        ] {
+            let child = Command::new("cat").arg0(title).stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+            let called = Called(child.unwrap());
+            // Until then it bears this process's title.
+            while std::fs::read(process(called.0.id()).join("cmdline")).unwrap()
+                != [title.as_bytes(), &[0]].concat()
+            {
+                std::thread::yield_now();
+            }
+            assert_eq!(parent(called.0.id()), Some(own));
+            let found = Backend::postgres(called.0.id(), Some(proof), &Arc::default());
+            assert_eq!(found.is_some(), metered, "{title} {proof:?}");
+            assert!(Backend::postgres(called.0.id(), None, &Arc::default()).is_none(), "{title}");
+        }
     }
 }

@@ -126,4 +126,26 @@ mod tests {
         let told = Counted { cpu_ns: 0, read: most, written: most, writes: most };
         assert_eq!(calls(&longest.as_bytes()[..MAX_TEXT]), Some(told));
     }
+
+    #[test]
+    fn each_use_is_counted_once_and_none_from_before() {
+        let all = |n| Counted { cpu_ns: n, read: 2 * n, written: 3 * n, writes: 4 * n };
+        let mut counters = Counters::whole(CWD, Path::new("/proc/self")).unwrap();
+        assert_eq!(
+            (counters.came_to(all(10)), counters.came_to(all(10)), counters.came_to(all(17))),
+            (all(10), all(0), all(7))
+        );
+        assert_eq!(counters.end(all(20)), all(3));
+        // What this thread reads before it is followed is not new.
+        let own = Path::new("/proc").join(std::fs::read_link("/proc/thread-self").unwrap());
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), vec![0; 1 << 20]).unwrap();
+        let read = || assert_eq!(std::fs::read(file.path()).unwrap().len(), 1 << 20);
+        read();
+        let mut counters = Counters::from_here(CWD, &own).unwrap();
+        assert!(counters.take().unwrap().read < 1 << 20);
+        read();
+        assert!((1 << 20..2 << 20).contains(&counters.take().unwrap().read));
+        assert!(counters.take().unwrap().read < 1 << 20);
+    }
 }

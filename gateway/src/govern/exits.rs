@@ -238,4 +238,31 @@ mod tests {
         }
         assert!(left.is_empty(), "{} of them are missing", left.len());
     }
+
+    #[test]
+    fn a_request_is_as_long_as_it_says_and_its_text_ends_in_it() {
+        for (text, length) in [("TASKSTATS", 36), ("0-7", 28), ("12345678", 36)] {
+            let message = request(16, 3, 5, 2, text).unwrap();
+            assert_eq!(message.len(), length, "{text}");
+            let said = u32::try_from(length).unwrap().to_ne_bytes();
+            assert_eq!(
+                (&message[..4], &message[4..8]),
+                (&said[..], [16, 5].map(u16::to_ne_bytes).as_flattened())
+            );
+            let ended = [text.as_bytes(), &[0]].concat();
+            assert_eq!(value(&message[HEADERS..], 2), Some(&ended[..]));
+        }
+    }
+
+    #[test]
+    fn where_delays_are_not_accounted_the_time_is_that_of_user_and_system() {
+        let mut stats = vec![0; 248];
+        for (at, number) in [(field::AC_UTIME, 3_u64), (field::AC_STIME, 4)] {
+            stats[at..at + 8].copy_from_slice(&number.to_ne_bytes());
+        }
+        let parts =
+            [attribute(TASKSTATS_TYPE_PID, &41_u32.to_ne_bytes()), attribute(TASKSTATS_TYPE_STATS, &stats)];
+        let message = [vec![0; HEADERS], attribute(TASKSTATS_TYPE_AGGR_PID, &parts.concat())].concat();
+        assert_eq!(ended(&message), Some((41, Counted { cpu_ns: 7_000, ..Counted::default() })));
+    }
 }

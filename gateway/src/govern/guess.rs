@@ -50,4 +50,31 @@ mod tests {
         assert!(of(1, 100, ms(1)) < of(1, 100, ms(5)));
         assert!(of(1, 100, ms(5)) < of(10_000, 100_000, ms(5)));
     }
+
+    #[test]
+    fn what_is_visible_counts_whole_and_the_rest_of_the_time_half() {
+        use StatementKind::{Call, Copy, Ddl, Delete, Insert, Select, Set, Transaction, Unknown, Update};
+        let of =
+            |kind, sent, changed, bytes| guess(kind, sent, changed, bytes, Duration::from_millis(10)).cpu_ns;
+        let (all, half) = (10_000_000, 5_000_000);
+        for (kind, begins) in [
+            (Select, 35_000),
+            (Unknown, 35_000),
+            (Insert, 200_000),
+            (Update, 200_000),
+            (Delete, 200_000),
+            (Copy, 200_000),
+            (Ddl, 1_000_000),
+            (Call, 1_000_000),
+            (Set, 15_000),
+            (Transaction, 15_000),
+        ] {
+            let visible = begins + 8 * ROW_NS + 1_000 * BYTE_NS;
+            assert_eq!(of(kind, 3, 5, 1_000), half + visible / 2, "{kind:?}");
+        }
+        // No more than the time, nor than what is visible where that fills it.
+        assert_eq!(of(Select, 50_000, 0, 0), all);
+        let short = guess(Select, 2, 1, 70, Duration::from_nanos(35_000 + 3 * ROW_NS + 70 * BYTE_NS));
+        assert_eq!((short.cpu_ns, short.read_bytes), (35_000 + 3 * ROW_NS + 70 * BYTE_NS, 70));
+    }
 }

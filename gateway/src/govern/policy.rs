@@ -126,4 +126,10 @@ mod tests {
         let many = vec!["u"; Principals::MAX + 1];
         assert_eq!(Principals::parse(many), Err(PolicyError::TooMany { count: Principals::MAX + 1 }));
     }
+
+    #[test]
+    fn a_list_may_be_as_long_as_it_is_said() {
+        let most = vec!["u"; Principals::MAX];
+        assert!(Principals::parse(most).is_ok_and(|list| list.contains("any", "u")));
+    }
 }

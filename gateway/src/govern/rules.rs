@@ -281,6 +281,9 @@ fn amount(text: &str) -> Option<Ru> {
 }
 
 #[cfg(test)]
+mod bounds;
+
+#[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
     use std::sync::Mutex;

@@ -94,4 +94,44 @@ mod tests {
         spills.find(own);
         assert_eq!(spills.grown(), 3);
     }
+
+    /// The files of this process that are open and deleted, of this folder.
+    fn deleted(folder: &std::path::Path) -> usize {
+        let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let links = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+        let text = folder.to_str().unwrap();
+        links
+            .filter(|link| {
+                link.to_str().is_some_and(|link| link.contains(text) && link.ends_with("(deleted)"))
+            })
+            .count()
+    }
+
+    /// Their room on the disk is free once the statement has ended, and no number of them takes all descriptors.
+    #[test]
+    fn deleted_files_are_let_go_when_the_statement_ends_and_not_too_many_are_held() {
+        let folder = tempfile::tempdir().unwrap();
+        let temporary = folder.path().join("pgsql_tmp");
+        std::fs::create_dir(&temporary).unwrap();
+        let files: Vec<_> = (0..MAX_FILES + 2)
+            .map(|number| {
+                let path = temporary.join(format!("pgsql_tmp1.{number}"));
+                let mut file = File::create(&path).unwrap();
+                file.write_all(&[0; 10]).unwrap();
+                (file, path)
+            })
+            .collect();
+        let mut spills = Spills::default();
+        spills.find(std::process::id());
+        assert_eq!((spills.0.len(), spills.grown()), (MAX_FILES, 10 * u64::try_from(MAX_FILES).unwrap()));
+        spills.end();
+        assert_eq!(spills.0.len(), MAX_FILES, "they are there, such as a cursor's");
+        for (file, path) in files {
+            drop(file);
+            std::fs::remove_file(path).unwrap();
+        }
+        assert_eq!(deleted(folder.path()), MAX_FILES);
+        spills.end();
+        assert_eq!((spills.0.len(), deleted(folder.path())), (0, 0));
+    }
 }
