@@ -32,7 +32,7 @@ enum AtEnd {
     /// It was the last of a response.
     Finish(Ending),
     /// It was the last, and the client gets the refusal in its place.
-    Replace(Refusal, Ending),
+    Replace(Box<(Refusal, Ending)>),
     /// The client sends a file.
     Upload,
     /// The client does not send it; `told` is whether it has had the error already.
@@ -292,7 +292,7 @@ impl ServerSide {
                 let muted = std::mem::replace(&mut running.muted, true);
                 if let Some(refusal) = running.killed.take() {
                     reply.set_error(refusal.code);
-                    self.at_end = Some(AtEnd::Replace(refusal, ending));
+                    self.at_end = Some(AtEnd::Replace(Box::new((refusal, ending))));
                 }
                 return Ok(if muted { Next::Goes } else { Next::Hidden });
             }
@@ -339,7 +339,8 @@ impl ServerSide {
                     client.over();
                 }
             }
-            AtEnd::Replace(refusal, ending) => {
+            AtEnd::Replace(replaced) => {
+                let (refusal, ending) = *replaced;
                 let sequence = wire.outstanding.front_mut().and_then(|running| {
                     running.withheld.or_else(|| running.explained.take().map(|told| told.sequence))
                 });
