@@ -60,6 +60,8 @@ impl Link {
                 }
                 Step::Send(bytes) => assert!(!bytes.is_empty(), "nothing is to be sent"),
                 Step::Ask(ask) => self.decide(ask, decision)?,
+                Step::Ends => assert!(self.machine.part().is_some(), "a unit ends that there is not"),
+                Step::Wait => return Ok(()),
             }
         }
     }

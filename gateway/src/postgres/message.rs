@@ -12,6 +12,8 @@ pub(super) const PARSE_COMPLETE: &[u8] = b"1\0\0\0\x04";
 pub(super) const BIND_COMPLETE: &[u8] = b"2\0\0\0\x04";
 /// Asks the server to send what it has.
 pub(super) const FLUSH: &[u8] = b"H\0\0\0\x04";
+/// Ends a unit of the extended protocol.
+pub(super) const SYNC: &[u8] = b"S\0\0\0\x04";
 /// SQLSTATE of a cancelled statement.
 const QUERY_CANCELED: &[u8] = b"57014";
 /// Code of an offer of mechanisms (`AuthenticationSASL`), and the end of the name of those that are bound to TLS.

@@ -61,6 +61,13 @@ impl<O> ClientSide<O> {
         if self.skipping && !matches!(header.kind, b'S' | b'X') {
             return Ok(self.front.skip(header));
         }
+        // The server skips it, too.
+        if wire.server_skips && header.kind != b'S' {
+            return Ok(self.front.pass(header));
+        }
+        if is_unit(header) && wire.is_open() {
+            return Ok(if wire.expected.awaits() { Step::Wait } else { Step::Ends });
+        }
         let needed = match header.kind {
             b'Q' | b'P' | b'B' | b'E' | b'C' | b'D' => header.total.min(HEADER + MAX_TEXT),
             _ => HEADER,
@@ -130,8 +137,6 @@ impl<O> ClientSide<O> {
                 let (statement, formats) = (Arc::clone(statement), Arc::clone(formats));
                 Ok(Step::Ask(Ask::Run { statement, formats }))
             }
-            // The server will skip it, too.
-            _ if wire.server_skips => Ok(self.forward(wire, header, Expect::Replies(1))),
             Some(Portal { prepared: Prepared::Explained(_), .. })
                 if (1..=EXPLAINED_ROWS).contains(&limit) =>
             {
@@ -274,6 +279,12 @@ impl<O> ClientSide<O> {
 
     /// The message at the front does not go on, and the client is answered this in its place.
     fn answer<R>(&mut self, wire: &mut Wire<R, O>, header: Header, reply: Vec<u8>) -> Step<O> {
+        if is_unit(header) && wire.unsynced {
+            // Only the server knows what has become of the transaction.
+            wire.insert(reply);
+            wire.sync();
+            return self.front.swap(header, message::SYNC.to_vec());
+        }
         if is_unit(header) {
             wire.expected.push(Expect::Answer(reply));
         } else {

@@ -28,6 +28,8 @@ pub(super) enum Expect {
 pub(super) struct Expected {
     queue: VecDeque<Expect>,
     needs_flush: bool,
+    /// The server was asked for all that is expected of it.
+    flushed: bool,
     /// The `ReadyForQuery` at the front has been reported.
     told_ready: bool,
     /// The end of the explained result at the front has been reported.
@@ -41,6 +43,7 @@ impl Expected {
     }
 
     pub(super) fn push(&mut self, expect: Expect) {
+        self.flushed = false;
         match (self.queue.back_mut(), expect) {
             (Some(Expect::Replies(count)), Expect::Replies(more)) if *count < u32::MAX => *count += more,
             (_, expect) => self.queue.push_back(expect),
@@ -61,6 +64,13 @@ impl Expected {
     /// Whether a `Flush` must be sent to the server now, so that an answer of the gateway finds its place.
     pub(super) fn take_flush(&mut self) -> bool {
         std::mem::take(&mut self.needs_flush)
+    }
+
+    /// Whether anything is still to come. The server keeps its replies until a message makes it send them.
+    pub(super) fn awaits(&mut self) -> bool {
+        let awaits = !self.queue.is_empty();
+        self.needs_flush |= awaits && !std::mem::replace(&mut self.flushed, true);
+        awaits
     }
 
     /// Whether an answer of the gateway is next.

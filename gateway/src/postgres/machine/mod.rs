@@ -6,7 +6,9 @@
 //!
 //! A *unit* is what the server ends with one `ReadyForQuery`: a simple query, a function call, or the messages of the
 //! extended protocol up to a `Sync`. A unit is admitted once, at its query or its first `Execute`; what a client sends
-//! of later `Execute`s before the `Sync` belongs to the same unit. Answers of the gateway itself wait in
+//! of later `Execute`s before the `Sync` belongs to the same unit. A client may send a simple query instead of the
+//! `Sync`, whose `ReadyForQuery` is then the only one: the unit ends when the server has answered what it was sent of
+//! it, and the query waits for that. Answers of the gateway itself wait in
 //! [`Expected`] until the server has answered all that came before them.
 //!
 //! A statement that is explained runs at the server, under the client's name for it; its result is withheld, and the
@@ -69,6 +71,10 @@ pub(crate) enum Step<O> {
     Send(Vec<u8>),
     /// Decide.
     Ask(Ask<O>),
+    /// Call again once the server has said more.
+    Wait,
+    /// The unit of the extended protocol has ended without a `Sync`; [`Machine::part`] gives it. Then call again.
+    Ends,
 }
 
 /// A step, or what does not follow the protocol.
@@ -254,9 +260,14 @@ impl<R, O> Machine<R, O> {
         self.wire.statements.executed(naming)
     }
 
-    /// Whether the last `ReadyForQuery` was inside a transaction.
+    /// Whether the last `ReadyForQuery` was inside a transaction, or the server has run something since without one.
     pub(crate) fn in_transaction(&self) -> bool {
-        self.wire.status != b'I'
+        self.wire.status != b'I' || self.wire.unsynced
+    }
+
+    /// Ends the unit that the server has answered and the client has sent no `Sync` for.
+    pub(crate) fn part(&mut self) -> Option<Unit<R>> {
+        self.wire.part()
     }
 
     /// The unit that the server works on.

@@ -1,5 +1,7 @@
 //! Conversations with a server that is played here: everything in any pieces, and answers in their order.
 
+mod line;
+mod mixed;
 mod names;
 
 use std::sync::Arc;
@@ -119,6 +121,8 @@ fn client(machine: &mut Tested, bytes: &[u8], piece: usize, decider: &mut Decide
                 rest = later;
             }
             Step::Ask(ask) => decide(machine, &inbox, ask, decider),
+            Step::Ends => drop(machine.part().unwrap()),
+            Step::Wait => panic!("the client is to wait for the server"),
         }
     }
 }
@@ -544,7 +548,8 @@ proptest! {
                 match step {
                     Step::Pass(count) | Step::Skip(count) => at += count,
                     Step::Send(_) => {}
-                    Step::More(_) => break,
+                    Step::More(_) | Step::Wait => break,
+                    Step::Ends => drop(machine.part().unwrap()),
                     Step::Ask(ask) => {
                         next += 1;
                         let mut decider = Decider { next, refuse: next % 3 == 0, ..Decider::default() };

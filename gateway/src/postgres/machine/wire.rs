@@ -1,9 +1,9 @@
 //! What both directions of a session work on: its units, what the client gets next, and what names stand for.
 
-use super::Event;
 use super::expected::{Expect, Expected};
 use super::names::Names;
 use super::units::Units;
+use super::{Event, Unit};
 
 /// The state of both directions.
 #[derive(Debug)]
@@ -18,6 +18,8 @@ pub(super) struct Wire<R, O> {
     /// The server skips to the next `Sync` of the last unit.
     pub(super) server_skips: bool,
     pub(super) copying_in: bool,
+    /// A unit has ended without a `Sync`, and no `ReadyForQuery` has come since.
+    pub(super) unsynced: bool,
 }
 
 impl<R, O> Wire<R, O> {
@@ -25,7 +27,8 @@ impl<R, O> Wire<R, O> {
     pub(super) fn new() -> Self {
         let (units, expected, statements) = (Units::new(), Expected::default(), Names::default());
         let (ready, status) = (false, b'I');
-        Self { units, expected, statements, ready, status, server_skips: false, copying_in: false }
+        let (server_skips, copying_in, unsynced) = (false, false, false);
+        Self { units, expected, statements, ready, status, server_skips, copying_in, unsynced }
     }
 
     /// A message of the extended protocol goes to the server, for which the client gets this.
@@ -93,8 +96,21 @@ impl<R, O> Wire<R, O> {
         if !std::mem::replace(&mut self.ready, true) {
             return Some(Event::Login);
         }
-        self.copying_in = false;
+        (self.copying_in, self.unsynced) = (false, false);
         self.statements.take_back(self.units.worked_on());
         self.units.end().map(Event::Ended)
+    }
+
+    /// Whether messages of the extended protocol were sent that no `Sync` has closed yet. What is copied in closes
+    /// before anything else.
+    pub(super) fn is_open(&self) -> bool {
+        !self.copying_in && self.units.last().is_some_and(|unit| !unit.closed)
+    }
+
+    /// The server has answered all of the open unit, and gets something else than a `Sync`.
+    pub(super) fn part(&mut self) -> Option<Unit<R>> {
+        self.unsynced = true;
+        self.statements.take_back(self.units.worked_on());
+        self.units.end()
     }
 }

@@ -75,10 +75,17 @@ impl Protocol for Postgres {
                 Step::Skip(count) => link.skip(Side::Client, count),
                 Step::Send(bytes) => link.add(Side::Server, &bytes),
                 Step::Ask(ask) => return Ok(Next::Ask(ask)),
-                Step::More(wanted) => {
-                    if self.machine.take_flush() {
-                        link.add(Side::Server, message::FLUSH);
+                Step::Ends => {
+                    if let Some(unit) = self.machine.part() {
+                        return Ok(Next::Event(Event::Ended(unit)));
                     }
+                }
+                Step::Wait => {
+                    self.flush(link);
+                    return Ok(Next::Wait);
+                }
+                Step::More(wanted) => {
+                    self.flush(link);
                     return Ok(Next::More(wanted));
                 }
             }
@@ -179,6 +186,15 @@ impl Protocol for Postgres {
 
     fn abandon(&mut self) -> Vec<Finished> {
         self.machine.abandon().filter_map(finished).collect()
+    }
+}
+
+impl Postgres {
+    /// Asks the server for the replies that it keeps, when something of the gateway's waits for them.
+    fn flush(&mut self, link: &mut Link) {
+        if self.machine.take_flush() {
+            link.add(Side::Server, message::FLUSH);
+        }
     }
 }
 

@@ -4,6 +4,7 @@ mod crowded;
 mod explained;
 mod faults;
 mod governed;
+mod mixed;
 mod names;
 mod newer;
 mod parallel;
