@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::expected::Expect;
 use super::front::Front;
-use super::names::{Map, remember};
+use super::names::{Map, key, remember};
 use super::wire::Wire;
 use super::{Ask, Decision, Explained, Goes, Portal, Prepared, Step, Stepped, Text};
 use crate::govern::{Denied, EXPLAINED_ROWS, Known, explained_columns};
@@ -116,7 +116,7 @@ impl<O> ClientSide<O> {
             return Ok(self.refuse(wire, header, message::error(&denied)));
         }
         let formats = if ours || explained { message::result_formats(rest) } else { Arc::default() };
-        remember(&mut self.portals, portal, Portal { prepared, formats });
+        remember(&mut self.portals, key(portal), Portal { prepared, formats });
         if ours {
             return Ok(self.answer(wire, header, message::BIND_COMPLETE.to_vec()));
         }
@@ -132,7 +132,7 @@ impl<O> ClientSide<O> {
         let (name, rest) = c_string(body).ok_or(ProtocolError::Malformed { what: "the Execute message" })?;
         let limit = message::row_limit(rest);
         let admitted = wire.units.last().is_some_and(|unit| !unit.closed && unit.running.is_some());
-        match self.portals.get(name) {
+        match self.portals.get(key(name)) {
             Some(Portal { prepared: Prepared::Ours(statement), formats }) => {
                 let (statement, formats) = (Arc::clone(statement), Arc::clone(formats));
                 Ok(Step::Ask(Ask::Run { statement, formats }))
@@ -156,7 +156,7 @@ impl<O> ClientSide<O> {
         let (name, _) = c_string(rest).ok_or(malformed)?;
         let (prepared, formats, parameters) = match kind {
             b'S' => (wire.statements.get(name), Arc::default(), true),
-            _ => match self.portals.get(name) {
+            _ => match self.portals.get(key(name)) {
                 Some(Portal { prepared, formats }) => (Some(prepared), Arc::clone(formats), false),
                 None => (None, Arc::default(), false),
             },
@@ -180,7 +180,7 @@ impl<O> ClientSide<O> {
         let (name, _) = c_string(rest).ok_or(malformed)?;
         let statement = (*kind == b'S').then_some(name);
         if statement.is_none() {
-            self.portals.remove(name);
+            self.portals.remove(key(name));
         }
         // The server does not mind closing what it does not know.
         let step = self.forward(wire, header, Expect::Replies(1));
@@ -198,7 +198,7 @@ impl<O> ClientSide<O> {
     fn run<R>(&mut self, wire: &mut Wire<R, O>, header: Header, body: &[u8]) -> Step<O> {
         let reply = Expect::Replies(1);
         let Some((name, rest)) = c_string(body) else { return self.forward(wire, header, reply) };
-        let (known, expect) = match self.portals.get(name) {
+        let (known, expect) = match self.portals.get(key(name)) {
             Some(Portal { prepared: Prepared::Theirs(known), .. }) => (known, reply),
             Some(Portal { prepared: Prepared::Explained(known), formats }) => {
                 (known, Expect::Explained(Arc::clone(formats)))

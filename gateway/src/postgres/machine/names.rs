@@ -206,8 +206,8 @@ impl<O> Names<O> {
     }
 }
 
-/// As much of a name as the server looks at.
-fn key(name: &[u8]) -> &[u8] {
+/// As much of a name as the server looks at, of a statement or of a portal.
+pub(super) fn key(name: &[u8]) -> &[u8] {
     name.get(..POSTGRES_NAME_BYTES).unwrap_or(name)
 }
 

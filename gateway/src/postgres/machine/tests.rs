@@ -3,6 +3,7 @@
 mod line;
 mod mixed;
 mod names;
+mod own;
 
 use std::sync::Arc;
 
