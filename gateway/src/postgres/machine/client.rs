@@ -95,7 +95,7 @@ impl<O> ClientSide<O> {
                 Ok(self.front.pass(header))
             }
             b'c' | b'f' => {
-                wire.copying_in = false;
+                wire.copied_in();
                 Ok(self.front.pass(header))
             }
             // CopyData, Flush, Terminate, and whatever there will be.

@@ -165,6 +165,8 @@ pub(crate) struct Unit<R> {
     simple: bool,
     /// Rows are on their way out, by `COPY`, which its end counts.
     copies_out: bool,
+    /// Ends of copied data that the client sent before the server asked for the data.
+    copy_ends: u32,
     /// Its `Sync` has been sent, or it needs none.
     closed: bool,
     /// The error that the client gets in place of the server's "canceling statement".
@@ -210,6 +212,7 @@ impl<R> Unit<R> {
             runs_reset: false,
             simple,
             copies_out: false,
+            copy_ends: 0,
             closed: simple,
             killed: None,
         }

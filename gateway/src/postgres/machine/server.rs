@@ -71,7 +71,6 @@ impl ServerSide {
             };
             let Some(body) = rest.get(HEADER..needed.max(HEADER)) else { return Ok((used, None)) };
             if header.kind == b'Z'
-                && wire.expected.tells_ready()
                 && let Some(event) = wire.ended(body.first().copied().unwrap_or(b'I'))
             {
                 return Ok((used, Some(event)));

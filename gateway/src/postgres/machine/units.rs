@@ -42,6 +42,13 @@ impl<R> Units<R> {
         self.opened - count(self.units.len().saturating_sub(1))
     }
 
+    /// How many units behind the first end with it when the server reads over its `Sync`: the next of the extended
+    /// protocol, and what is before that.
+    pub(super) fn behind_first(&self) -> usize {
+        let behind = || self.units.iter().skip(1);
+        behind().position(|unit| !unit.simple).map_or_else(|| behind().count(), |last| last + 1)
+    }
+
     /// The unit that the server works on.
     pub(super) fn first_mut(&mut self) -> Option<&mut Unit<R>> {
         self.units.front_mut()

@@ -18,6 +18,8 @@ pub(super) struct Wire<R, O> {
     /// The server skips to the next `Sync` of the last unit.
     pub(super) server_skips: bool,
     pub(super) copying_in: bool,
+    /// Units behind the first that end with it.
+    read_over: usize,
     /// A unit has ended without a `Sync`, and no `ReadyForQuery` has come since.
     pub(super) unsynced: bool,
 }
@@ -28,7 +30,8 @@ impl<R, O> Wire<R, O> {
         let (units, expected, statements) = (Units::new(), Expected::default(), Names::default());
         let (ready, status) = (false, b'I');
         let (server_skips, copying_in, unsynced) = (false, false, false);
-        Self { units, expected, statements, ready, status, server_skips, copying_in, unsynced }
+        let read_over = 0;
+        Self { units, expected, statements, ready, status, server_skips, copying_in, read_over, unsynced }
     }
 
     /// A message of the extended protocol goes to the server, for which the client gets this.
@@ -70,13 +73,32 @@ impl<R, O> Wire<R, O> {
         }
     }
 
-    /// The server wants data from the client: a `Sync` it was sent already is one that it reads over.
+    /// The server wants data from the client: a `Sync` it was sent already is one that it reads over, unless the data
+    /// was sent before it. Of what else is behind that `Sync` the next one ends all: what is no data fails.
     pub(super) fn copy_in(&mut self) {
+        let behind = self.units.behind_first();
+        let Some(unit) = self.units.first_mut() else { return };
+        if unit.copy_ends > 0 {
+            unit.copy_ends -= 1;
+            return;
+        }
         self.copying_in = true;
-        if let Some(unit) = self.units.first_mut().filter(|unit| !unit.simple && unit.closed)
-            && self.expected.forget_ready()
-        {
-            unit.closed = false;
+        if !unit.simple && unit.closed && self.expected.forget_ready() {
+            unit.closed = behind > 0;
+            (self.copying_in, self.read_over) = (behind == 0, behind);
+            for _ in 1..behind {
+                self.expected.forget_ready();
+            }
+        }
+    }
+
+    /// The client ends the data that it copies in, or has sent ahead.
+    pub(super) fn copied_in(&mut self) {
+        if std::mem::take(&mut self.copying_in) {
+            return;
+        }
+        if let Some(unit) = self.units.last_mut().filter(|unit| unit.simple || !unit.closed) {
+            unit.copy_ends = unit.copy_ends.saturating_add(1);
         }
     }
 
@@ -90,8 +112,11 @@ impl<R, O> Wire<R, O> {
         }
     }
 
-    /// A `ReadyForQuery` of this status is at the front.
+    /// A `ReadyForQuery` of this status is at the front. One for each unit that it ends.
     pub(super) fn ended(&mut self, status: u8) -> Option<Event<R>> {
+        if !self.expected.tells_ready() {
+            self.read_over = self.read_over.checked_sub(1)?;
+        }
         self.status = status;
         if !std::mem::replace(&mut self.ready, true) {
             return Some(Event::Login);
