@@ -16,6 +16,7 @@ use crate::postgres::reset::is_reset_all;
 const MAX_TEXT: usize = 64 * 1_024;
 /// Answers outstanding, neighbours of the same kind counted once; a client that sends on is cut off.
 const MAX_EXPECTED: usize = 65_536;
+const TOO_MANY: ProtocolError = ProtocolError::TooMany { max: MAX_EXPECTED };
 /// Longest message of a client that has not logged in yet, such as a Kerberos ticket.
 const MAX_LOGIN_MESSAGE: usize = 65_536;
 
@@ -56,7 +57,7 @@ impl<O> ClientSide<O> {
             return Ok(self.front.pass(header));
         }
         if wire.expected.len().max(wire.statements.unconfirmed()) >= MAX_EXPECTED {
-            return Err(ProtocolError::TooMany { max: MAX_EXPECTED });
+            return Err(TOO_MANY);
         }
         if self.skipping && !matches!(header.kind, b'S' | b'X') {
             return Ok(self.front.skip(header));
@@ -64,6 +65,10 @@ impl<O> ClientSide<O> {
         // The server skips it, too.
         if wire.server_skips && header.kind != b'S' {
             return Ok(self.front.pass(header));
+        }
+        if wire.expected.is_full() && matches!(header.kind, b'Q' | b'F' | b'P' | b'B' | b'E' | b'C' | b'D') {
+            // What is copied in comes behind this, and the server waits for it.
+            return if wire.copying_in { Err(TOO_MANY) } else { Ok(Step::Wait) };
         }
         if is_unit(header) && wire.is_open() {
             return Ok(if wire.expected.awaits() { Step::Wait } else { Step::Ends });

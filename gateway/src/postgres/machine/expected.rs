@@ -6,6 +6,9 @@ use std::sync::Arc;
 use super::{Explained, Unit};
 use crate::postgres::message;
 
+/// Bytes of the gateway's answers that wait for their turn; a client that sends on waits, too, with what is answered.
+const MAX_HELD: usize = 1_048_576;
+
 /// Something that the client gets.
 #[derive(Debug)]
 pub(super) enum Expect {
@@ -27,6 +30,8 @@ pub(super) enum Expect {
 #[derive(Debug, Default)]
 pub(super) struct Expected {
     queue: VecDeque<Expect>,
+    /// Bytes of the gateway's answers in it.
+    held: usize,
     needs_flush: bool,
     /// The server was asked for all that is expected of it.
     flushed: bool,
@@ -44,6 +49,9 @@ impl Expected {
 
     pub(super) fn push(&mut self, expect: Expect) {
         self.flushed = false;
+        if let Expect::Answer(reply) = &expect {
+            self.held += reply.len();
+        }
         match (self.queue.back_mut(), expect) {
             (Some(Expect::Replies(count)), Expect::Replies(more)) if *count < u32::MAX => *count += more,
             (_, expect) => self.queue.push_back(expect),
@@ -55,10 +63,24 @@ impl Expected {
         let last = self.queue.back_mut();
         self.needs_flush |=
             matches!(last, Some(Expect::Replies(_) | Expect::Described(_) | Expect::Explained(_)));
+        self.held += reply.len();
         match last {
             Some(Expect::Insert(before)) => before.extend_from_slice(&reply),
             _ => self.queue.push_back(Expect::Insert(reply)),
         }
+    }
+
+    /// Whether so much waits for its turn that nothing more should be answered.
+    pub(super) fn is_full(&self) -> bool {
+        self.held >= MAX_HELD
+    }
+
+    fn pop(&mut self) -> Option<Expect> {
+        let expect = self.queue.pop_front()?;
+        if let Expect::Insert(reply) | Expect::Answer(reply) = &expect {
+            self.held -= reply.len();
+        }
+        Some(expect)
     }
 
     /// Whether a `Flush` must be sent to the server now, so that an answer of the gateway finds its place.
@@ -81,7 +103,7 @@ impl Expected {
     /// Puts answers of the gateway out whose turn it is; a session of this status is ready for another query.
     pub(super) fn answer(&mut self, status: u8, out: &mut Vec<u8>) {
         while self.has_answer() {
-            match self.queue.pop_front() {
+            match self.pop() {
                 Some(Expect::Insert(reply)) => out.extend_from_slice(&reply),
                 Some(Expect::Answer(reply)) => {
                     out.extend_from_slice(&reply);
@@ -111,7 +133,7 @@ impl Expected {
     pub(super) fn ready(&mut self) {
         (self.told_ready, self.told_costs) = (false, false);
         // Only now: an answer of the gateway behind it must not overtake it.
-        while self.queue.pop_front().is_some_and(|expect| !matches!(expect, Expect::Ready)) {}
+        while self.pop().is_some_and(|expect| !matches!(expect, Expect::Ready)) {}
     }
 
     /// The formats of the cost that is due before a message of this kind: it ends the result of a statement that is
@@ -150,7 +172,7 @@ impl Expected {
     /// The server answers nothing more before its next `ReadyForQuery`.
     pub(super) fn skip_to_ready(&mut self) {
         while self.queue.front().is_some_and(|expect| !matches!(expect, Expect::Ready)) {
-            self.queue.pop_front();
+            self.pop();
         }
     }
 

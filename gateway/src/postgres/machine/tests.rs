@@ -1,5 +1,6 @@
 //! Conversations with a server that is played here: everything in any pieces, and answers in their order.
 
+mod bounds;
 mod copying;
 mod line;
 mod mixed;
