@@ -83,3 +83,68 @@ pub(super) async fn send(mut stream: Stream, packet: &[u8]) -> io::Result<()> {
     };
     clock::within(PATIENCE, sent).await.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::pin::pin;
+    use std::sync::atomic::AtomicU32;
+    use std::task::{Poll, Wake};
+
+    use tokio::io::AsyncWriteExt as _;
+    use tokio::net::UnixStream;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Woken(AtomicU32);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_request_wakes_the_session_of_its_key_and_is_heeded_once() {
+        let key = |process: u8| Key::read(&[0, 0, 0, process, 1, 2, 3, 4]).unwrap();
+        let (cancels, request, woken) = (Cancels::default(), Arc::default(), Arc::new(Woken::default()));
+        let waker = Waker::from(Arc::clone(&woken));
+        let cx = Context::from_waker(&waker);
+        let poll = |request: &Arc<Request>| (request.poll(&cx), woken.0.load(Ordering::Relaxed));
+        cancels.enter(key(7), &request);
+        assert_eq!(poll(&request), (false, 0));
+        cancels.tell(&key(8));
+        assert_eq!(poll(&request), (false, 0), "another session's");
+        cancels.tell(&key(7));
+        assert_eq!(poll(&request), (true, 1));
+        assert_eq!(poll(&request), (false, 1));
+        cancels.tell(&key(7));
+        request.forget();
+        assert_eq!(poll(&request), (false, 2), "it came too early");
+        cancels.leave(&key(7));
+        cancels.tell(&key(7));
+        assert_eq!(poll(&request), (false, 2));
+        assert_eq!(Arc::strong_count(&request), 1, "nothing is kept of it");
+    }
+
+    #[tokio::test]
+    async fn a_request_is_sent_whole_and_done_when_the_server_closes() {
+        let (near, mut server) = UnixStream::pair().unwrap();
+        let packet = packet(&Key::read(&[0, 0, 0, 7, 1, 2, 3, 4]).unwrap());
+        let mut sending = pin!(send(Stream::Unix(near), &packet));
+        let mut pending = async || {
+            tokio::task::yield_now().await;
+            poll_fn(|cx| Poll::Ready(sending.as_mut().poll(cx).is_pending())).await
+        };
+        assert!(pending().await);
+        let mut got = vec![0; packet.len()];
+        server.read_exact(&mut got).await.unwrap();
+        assert_eq!(got, packet);
+        // Words that no server says.
+        server.write_all(&[0; 100]).await.unwrap();
+        assert!(pending().await && pending().await, "the server has not acted on it");
+        drop(server);
+        sending.await.unwrap();
+    }
+}

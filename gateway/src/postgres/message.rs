@@ -305,4 +305,21 @@ mod tests {
         assert!(is_cancelled(&error(&denied)[5..]));
         assert!(!is_cancelled(&fatal("57P01", "57014")[5..]));
     }
+    /// A zero byte would end a text in the middle of its message, and what follows would be read as another field.
+    #[test]
+    fn zero_bytes_are_left_out_of_texts() {
+        assert_eq!(notice("a\0b"), b"N\0\0\0\x20SNOTICE\0VNOTICE\0C00000\0Mab\0\0");
+        assert_eq!(fatal("57P01", "\0x"), b"E\0\0\0\x1dSFATAL\0VFATAL\0C57P01\0Mx\0\0");
+        assert_eq!(query(b"a\0b"), b"Q\0\0\0\x07ab\0");
+        let description = row_description(&[Column { name: "a\0b".into(), kind: Kind::Int }], &[]);
+        assert_eq!(description[..9], *b"T\0\0\0\x1b\0\x01ab");
+    }
+
+    #[test]
+    fn an_error_has_a_hint_where_there_is_one() {
+        let told = |hint: &str| {
+            error(&Denied { code: tidegate_sql::Code::RUNAWAY, message: "m".into(), hint: hint.into() })
+        };
+        assert!(told("h").ends_with(b"\0Mm\0Hh\0\0") && told("").ends_with(b"\0Mm\0\0"));
+    }
 }

@@ -229,8 +229,10 @@ mod tests {
             ("ann", "shop", bytes)
         );
         assert_eq!(startup.application, "x");
-        let Packet::Startup(startup) = read(&framed(3 << 16, b"user\0ann\0\0")).unwrap() else { panic!() };
-        assert_eq!((startup.database.as_str(), startup.application.as_str()), ("ann", ""));
+        for own in [&b"user\0ann\0\0"[..], b"user\0ann\0database\0\0\0"] {
+            let Packet::Startup(startup) = read(&framed(3 << 16, own)).unwrap() else { panic!() };
+            assert_eq!((startup.database.as_str(), startup.application.as_str()), ("ann", ""));
+        }
     }
 
     #[test]

@@ -67,12 +67,17 @@ fn what_follows_copied_data_is_judged_by_itself() {
 /// The server is not at the data any more, and the next `Sync` is one that it answers.
 #[test]
 fn a_sync_behind_a_copy_that_failed_is_answered() {
+    fails_and_goes_on(&[data(), message(b'c', &[]), sync()].concat());
+    fails_and_goes_on(&sync());
+}
+
+fn fails_and_goes_on(behind: &[u8]) {
     let mut line = Line::new();
     line.client(&whole("copy t from stdin"));
     line.server(&[bound(), wants_data()].concat());
     line.client(&data());
     line.server(&message(b'E', b"C22P04\0\0"));
-    line.client(&[data(), message(b'c', &[]), sync()].concat());
+    line.client(behind);
     for text in ["select a", "select b"] {
         line.client(&[whole(text), sync()].concat());
     }

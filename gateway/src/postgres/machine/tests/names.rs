@@ -172,6 +172,27 @@ fn what_was_sent_ahead_of_a_word_on_all_names_stays() {
     assert_eq!(runs(&mut machine, "execute s"), "SELECT b");
 }
 
+#[test]
+fn what_was_sent_ahead_and_succeeds_is_known_and_what_fails_leaves_the_gateway_s_own() {
+    let mut machine = machine();
+    exchange(&mut machine, &[parse("o", "own"), message(b'S', &[])].concat(), &[ready(b'I')]);
+    succeeds(&mut machine, "prepare s as select a", "PREPARE");
+    let ahead = [
+        query("deallocate all"),
+        query("prepare s as select b"),
+        parse("o", "selec"),
+        parse("", "select c"),
+        message(b'S', &[]),
+    ];
+    let said = [done("DEALLOCATE ALL"), ready(b'I'), done("PREPARE"), ready(b'I'), failed(), ready(b'I')];
+    exchange(&mut machine, &ahead.concat(), &said);
+    assert_eq!(bound(&mut machine, "s"), "SELECT b");
+    assert!(
+        matches!(machine.wire.statements.get(b"o"), Some(Prepared::Ours(_))),
+        "the server has nothing under its name"
+    );
+}
+
 /// What the client may do, and the name it is about.
 #[derive(Clone, Debug)]
 enum Does {
