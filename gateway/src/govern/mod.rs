@@ -25,7 +25,7 @@ mod spills;
 mod statements;
 mod subject;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod traced;
 mod unowned;
 

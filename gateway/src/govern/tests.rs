@@ -23,11 +23,11 @@ use crate::metrics::Metrics;
 /// Rows of a result that break the rule of every group here.
 const TOO_MANY: u64 = 10;
 /// Longer than a controller takes for its answer, also on a machine that is busy.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A controller and a governor, and a session that may do anything.
-struct Stage {
-    governor: Arc<Governor>,
+pub(crate) struct Stage {
+    pub(crate) governor: Arc<Governor>,
     subject: Subject,
     _tasks: Tasks,
     controller: tidegate_controller::Running,
@@ -35,7 +35,7 @@ struct Stage {
 }
 
 /// Tries until it is so.
-async fn eventually(what: &str, mut check: impl FnMut() -> bool) {
+pub(crate) async fn eventually(what: &str, mut check: impl FnMut() -> bool) {
     let tries = async {
         while !check() {
             yield_now().await;
@@ -45,7 +45,7 @@ async fn eventually(what: &str, mut check: impl FnMut() -> bool) {
 }
 
 /// A rule against such results.
-fn ruled(action: &str) -> String {
+pub(crate) fn ruled(action: &str) -> String {
     format!("query_limit = (exec_elapsed = '1h', rows = {TOO_MANY}, action = {action})")
 }
 
@@ -79,7 +79,7 @@ fn traces(collector: &Collector) -> (Traces, tidegate_traces::Exporter) {
 }
 
 impl Stage {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         Self::with(Policy::default(), None).await
     }
 
@@ -118,7 +118,7 @@ impl Stage {
     }
 
     /// A group with this rule, or none, once the gateway has its lease and its rule.
-    async fn group(&self, name: &str, rule: &str) -> Group {
+    pub(crate) async fn group(&self, name: &str, rule: &str) -> Group {
         self.own(&format!("create resource group {name} ru_per_sec = 1000 {rule}")).await;
         let group = self.governor.group(name).unwrap();
         eventually("it has tokens", || group.remaining().is_some_and(Ru::is_positive)).await;

@@ -1,6 +1,8 @@
 //! PostgreSQL's half of a session: a [`Machine`], and what it waits for besides.
 
 mod deciding;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::sync::Arc;

@@ -1,0 +1,21 @@
+//! Clients, servers and gateways that go away in the middle of something.
+
+use super::*;
+
+/// One that says no more gets its answers, and the server the same end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_says_no_more_gets_the_answers_to_all_that_it_said() {
+    let scene = Scene::new("", false).await;
+    let mut talk = scene.talk().await;
+    talk.client.write_all(&query("select 1")).await.unwrap();
+    talk.client.write_all(&query("select 2")).await.unwrap();
+    talk.client.shutdown().await.unwrap();
+    assert_eq!(rest(&mut talk.server).await, [query("select 1"), query("select 2")].concat());
+    let answers = done("SELECT 1").repeat(2);
+    talk.server.write_all(&answers).await.unwrap();
+    let Talk { mut client, server, session } = talk;
+    drop(server);
+    assert_eq!(rest(&mut client).await, answers);
+    assert!(matches!(Talk::end(session).await, Some(End::Server)));
+    assert_eq!(scene.ended("ok"), 2);
+}

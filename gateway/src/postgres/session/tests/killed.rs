@@ -1,0 +1,52 @@
+//! Runaways that go on.
+
+use super::*;
+use crate::govern::tests::ruled;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_runaway_that_goes_on_is_interrupted_three_times_and_then_loses_its_client() {
+    let scene = Scene::new(&ruled("kill"), false).await;
+    let mut talk = scene.talk().await;
+    talk.asks(&query("select 1")).await;
+    let rows = message(b'D', b"\0\0").repeat(20);
+    talk.server.write_all(&rows).await.unwrap();
+    let Talk { mut client, mut server, session } = talk;
+    hears(&mut client, &rows).await;
+    for _ in 0..3 {
+        drop(scene.interrupt().await);
+    }
+    let told = rest(&mut client).await;
+    assert!(told.starts_with(b"E") && told.windows(5).any(|field| field == b"FATAL"), "{told:?}");
+    assert!(String::from_utf8_lossy(&told).contains("runaway of resource group own"));
+    // What it goes on with is charged to its end, and it is asked for that.
+    drop(scene.interrupt().await);
+    server.write_all(&message(b'D', &[b'x'; 100_000])).await.unwrap();
+    server.write_all(&done("SELECT 21")).await.unwrap();
+    assert!(rest(&mut server).await.is_empty());
+    assert!(matches!(Talk::end(session).await, Some(End::Runaway(_))));
+    assert!(scene.group.consumption().usage.net_out_bytes > 100_000);
+}
+
+/// The error of a runaway replaces the server's, and the next statement is another.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_runaway_that_ends_leaves_its_session_usable() {
+    let scene = Scene::new(&ruled("kill"), false).await;
+    let mut talk = scene.talk().await;
+    talk.asks(&query("select 1")).await;
+    let rows = message(b'D', b"\0\0").repeat(20);
+    talk.server.write_all(&rows).await.unwrap();
+    hears(&mut talk.client, &rows).await;
+    let asks = scene.interrupt().await;
+    // Nothing of the client's passes while the request may hit it.
+    talk.client.write_all(&query("select 2")).await.unwrap();
+    let error = message(b'E', b"SERROR\0C57014\0Mcanceling statement\0\0");
+    talk.server.write_all(&[&error[..], READY].concat()).await.unwrap();
+    let said = unit(&mut talk.client).await;
+    assert!(String::from_utf8_lossy(&said).contains("runaway of resource group own"));
+    let early = timeout(LATER, talk.server.read_u8()).await;
+    assert!(early.is_err(), "the server gets the next statement before the request is done");
+    drop(asks);
+    hears(&mut talk.server, &query("select 2")).await;
+    talk.server.write_all(&[&error[..], READY].concat()).await.unwrap();
+    hears(&mut talk.client, &[&error[..], READY].concat()).await;
+}
