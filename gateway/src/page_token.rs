@@ -129,5 +129,14 @@ mod tests {
         token.look();
         assert!(token.is(&second) && !token.is("canary"), "the last good one");
         assert!(matches!(*token.said.lock().unwrap(), Some(PageTokenError::Weak { length: 6, .. })));
+        // It is said again when it breaks again, whatever token came between.
+        for good in [&second, &first] {
+            put(good, 0o600);
+            token.look();
+            assert!(token.is(good) && token.said.lock().unwrap().is_none());
+            put("canary", 0o600);
+            token.look();
+            assert!(token.said.lock().unwrap().is_some());
+        }
     }
 }

@@ -166,6 +166,7 @@ mod tests {
             (second(0x20, 0x11, &four), None),
             (second(0x20, 0, &[]), None),
             (second(0x21, 0x31, &[0; 216]), None),
+            (second(0x20, 0, &[0; REST]), None),
         ] {
             let bytes = [&header[..], b"rest"].concat();
             assert_eq!(read(&bytes).await, (Some(client.map(str::to_owned)), 4), "{header:?}");
@@ -173,6 +174,20 @@ mod tests {
                 assert_eq!(read(&header[..end]).await.0, None, "{:?}", &header[..end]);
             }
         }
+    }
+
+    /// A peer that speaks another protocol may wait for an answer, and one may send a line without an end.
+    #[tokio::test]
+    async fn what_is_no_header_is_refused_before_more_of_it_comes() {
+        for (bytes, taken) in
+            [(&b"\0\0\0\x08\x04\xd2\x16\x2f and more"[..], SIGNATURE.len()), (&[b'P'; 300], SIGNATURE.len())]
+        {
+            assert_eq!(read(bytes).await, (None, bytes.len() - taken));
+        }
+        let line = [&b"PROXY "[..], &[b'1'; 300]].concat();
+        assert_eq!(read(&line).await, (None, line.len() - LINE));
+        let longest = format!("PROXY UNKNOWN {}\r\n", "f".repeat(LINE - "PROXY UNKNOWN \r\n".len()));
+        assert_eq!(read(longest.as_bytes()).await, (Some(None), 0));
     }
 
     #[tokio::test]
@@ -206,14 +221,25 @@ mod tests {
             ("fdff::1", true),
             ("fe00::1", false),
             ("::1", true),
+            ("::2", false),
         ] {
             assert_eq!(networks.contains(address.parse().unwrap()), inside, "{address}");
         }
         assert!(Networks::parse(["0.0.0.0/0"]).unwrap().contains("8.8.8.8".parse().unwrap()));
         assert!(!Networks::default().contains("127.0.0.1".parse().unwrap()));
-        for text in ["", "10.0.0.0/33", "fd00::/129", "10.0.0", "10.0.0.0/", "lb.example", "10.0.0.0/-1"] {
+        for text in [
+            "",
+            "10.0.0.0/33",
+            "10.0.0.0/128",
+            "fd00::/129",
+            "10.0.0",
+            "10.0.0.0/",
+            "lb.example",
+            "10.0.0.0/-1",
+        ] {
             assert_eq!(Networks::parse([text]), Err(NetworkError::Text { text: text.to_owned() }));
         }
+        assert!(Networks::parse(vec!["::1"; Networks::MAX]).is_ok());
         let many = vec!["::1"; Networks::MAX + 1];
         assert_eq!(Networks::parse(many), Err(NetworkError::TooMany { count: Networks::MAX + 1 }));
     }

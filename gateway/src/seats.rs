@@ -159,4 +159,22 @@ mod tests {
         assert_eq!((seats.taken(), seats.opening().len()), (0, 0));
         seats.all_free().await;
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_is_waited_for_as_long_as_a_seat_is_taken() {
+        let seats = Arc::new(Seats::new(2));
+        let (one, _) = seats.enter().unwrap();
+        assert!(clock::within(LOGIN, seats.all_free()).await.is_none(), "one is taken");
+        drop(one);
+        assert!(clock::within(LOGIN, seats.all_free()).await.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn there_is_a_seat_at_least_and_who_has_it_is_served_before_the_login() {
+        assert_eq!([0, usize::MAX].map(|max| Seats::new(max).max()), [1, Semaphore::MAX_PERMITS]);
+        let seats = Arc::new(Seats::new(0));
+        let (seat, _) = seats.enter().unwrap();
+        let login = seat.unless_lost(tokio::time::sleep(Duration::from_millis(1)));
+        assert_eq!(login.await, Some(()));
+    }
 }

@@ -124,4 +124,23 @@ mod tests {
             assert_eq!(rest, b"b");
         }
     }
+
+    /// By this a session's server is told from processes of other machines that have the same number.
+    #[tokio::test]
+    async fn a_connection_s_proof_is_its_own_port_or_the_process_that_listens() {
+        let (near, _far) = UnixStream::pair().unwrap();
+        let own = Stream::Unix(near);
+        assert_eq!(own.proof(), Some(Proof::Postmaster(std::process::id())));
+        let (client, server) = tls::tests::ends(TlsMode::Require).await;
+        let client = Stream::TlsToServer(Box::new(client.unwrap()));
+        let server = Stream::TlsFromClient(Box::new(server.unwrap()));
+        let port = |stream: &Stream| match stream.proof() {
+            Some(Proof::Port(port)) => port,
+            other => panic!("{other:?}"),
+        };
+        assert_ne!(port(&client), port(&server));
+        let Stream::TlsFromClient(tls) = &server else { unreachable!() };
+        assert_eq!(port(&client), tls.get_ref().0.peer_addr().unwrap().port());
+        assert_eq!([&own, &client, &server].map(Stream::is_secure), [false, true, true]);
+    }
 }

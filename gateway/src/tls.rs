@@ -197,6 +197,12 @@ pub(crate) mod tests {
         for (mode, is_taken) in [(TlsMode::Require, true), (TlsMode::VerifyFull, false)] {
             let (near, far) = ends(mode).await;
             assert_eq!((near.is_ok(), far.is_ok()), (is_taken, is_taken));
+            let Ok(near) = near else { continue };
+            let certificate = near.get_ref().1.peer_certificates().unwrap()[0].to_vec();
+            let names =
+                |name: &str| certificate.windows(name.len()).filter(|part| *part == name.as_bytes()).count();
+            // Its issuer and its subject, and nobody else.
+            assert_eq!((names(SELF_SIGNED), names("rcgen")), (2, 0));
         }
     }
 }

@@ -210,6 +210,8 @@ mod tests {
         assert_eq!(six.place, Place::Tcp { host: "::1".into(), port: 5432 });
         let unix = Upstream::parse("postgres:///?socket=/run/s.5432").unwrap();
         assert_eq!(unix.place, Place::Unix("/run/s.5432".into()));
+        let plain = Upstream::parse("postgres://a?tls=verify-full&tls=disable").unwrap();
+        assert_eq!(plain.tls, TlsMode::Disable, "the last one counts");
     }
 
     #[test]
@@ -221,6 +223,7 @@ mod tests {
             ("postgres://a?ssl=1", "\"ssl\""),
             ("postgres:///?socket=/a&tls=require", "no TLS"),
             ("postgres://u:secret@a:99999", "is no URL"),
+            ("postgres://a?ssl_mode=1", "\"ssl_mode\""),
             ("mysql://u:secret:a:3306", "\"mysql\".. is no URL"),
             ("mysql//u:secret@a", "\"mysql//u\".. is no URL"),
             ("mysql://u:1?secret@a", "option \"\""),

@@ -106,4 +106,26 @@ mod tests {
         drop(workers);
         assert_eq!(threads.recv().await, None, "no session is left");
     }
+
+    #[tokio::test]
+    async fn a_session_that_has_ended_counts_no_more() {
+        let workers = Workers::start(NonZeroUsize::new(1)).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let tcp = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        tcp.set_nonblocking(true).unwrap();
+        let sessions = || workers.workers[0].sessions.load(Ordering::Relaxed);
+        let (end, ends) = oneshot::channel::<()>();
+        workers.serve(tcp, |_tcp| async move { ends.await.unwrap() });
+        assert_eq!(sessions(), 1);
+        end.send(()).unwrap();
+        while sessions() > 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[test]
+    fn there_is_a_thread_for_each_core_by_default() {
+        let cores = thread::available_parallelism().unwrap();
+        assert_eq!(Workers::start(None).unwrap().workers.len(), cores.get());
+    }
 }

@@ -147,8 +147,10 @@ mod tests {
         for look in 1..=3 {
             assert_eq!(due(&mut pace, began, None, 0).await, (Due::Time, 10 * look));
         }
-        let deadline = began.checked_add(LOOK * 7 / 2);
-        assert_eq!(due(&mut pace, began, deadline, 0).await.1, 35);
+        let far = began.checked_add(LOOK * 100);
+        assert_eq!(due(&mut pace, began, far, 0).await, (Due::Time, 40));
+        let deadline = began.checked_add(LOOK * 9 / 2);
+        assert_eq!(due(&mut pace, began, deadline, 0).await.1, 45);
         // The next pause starts from the beginning, and an old timer that fires early wakes no session in vain.
         pace.ended();
         let began = clock::now();
@@ -223,5 +225,31 @@ mod tests {
             pace.obey(&Verdict::Holds, false, false, patience);
             assert!(pace.holds(), "{patience:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_result_that_was_let_go_between_is_held_as_long_again() {
+        let (mut pace, began, patience) = (Pace::new(), clock::now(), Duration::from_secs(3));
+        let (holds, goes) = (Verdict::Holds, Verdict::Goes);
+        for (verdict, spared) in
+            [(&holds, false), (&goes, false), (&holds, false), (&holds, true), (&holds, false)]
+        {
+            for _ in 0..29 {
+                pace.obey(verdict, false, spared, patience);
+                assert_eq!(pace.holds(), verdict == &holds && !spared);
+                assert_eq!(due(&mut pace, began, None, 0).await.0, Due::Time);
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_a_statement_is_asked_for_each_second() {
+        let (mut pace, began) = (Pace::new(), clock::now());
+        let mut asked = 0;
+        for _ in 0..50 {
+            due(&mut pace, began, None, 0).await;
+            asked += u32::from(pace.asks_again());
+        }
+        assert_eq!(asked, 5);
     }
 }
