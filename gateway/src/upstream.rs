@@ -166,7 +166,7 @@ impl Upstream {
         };
         let decoded = |text: &str| {
             // A user or password is percent-encoded in a URL; the query's decoder does that.
-            let query = format!("v={}", text.replace('+', "%2B"));
+            let query = format!("v={}", text.replace('+', "%2B").replace('&', "%26"));
             url::form_urlencoded::parse(query.as_bytes())
                 .next()
                 .map(|(_, v)| v.into_owned())
@@ -203,15 +203,17 @@ mod tests {
     fn urls_tell_where_a_database_is_and_never_show_a_password() {
         let upstream = Upstream::parse("mysql://ga%40te:s%3Acr+t@db.example:3307?tls=verify-full").unwrap();
         assert_eq!((upstream.user.as_str(), &*upstream.password), ("ga@te", "s:cr+t"));
+        let other = Upstream::parse("mysql://a&b:c&d=e%26;f@db.example").unwrap();
+        assert_eq!((other.user.as_str(), &*other.password), ("a&b", "c&d=e&;f"));
         assert_eq!(upstream.place, Place::Tcp { host: "db.example".into(), port: 3307 });
         assert_eq!((upstream.tls, upstream.protocol), (TlsMode::VerifyFull, Protocol::MySql));
         assert_eq!(format!("{upstream:?}"), "mysql://db.example:3307");
         let six = Upstream::parse("postgres://[::1]").unwrap();
         assert_eq!(six.place, Place::Tcp { host: "::1".into(), port: 5432 });
-        let unix = Upstream::parse("postgres:///?socket=/run/s.5432").unwrap();
-        assert_eq!(unix.place, Place::Unix("/run/s.5432".into()));
         let plain = Upstream::parse("postgres://a?tls=verify-full&tls=disable").unwrap();
         assert_eq!(plain.tls, TlsMode::Disable, "the last one counts");
+        let unix = Upstream::parse("postgres:///?socket=/run/s.5432").unwrap();
+        assert_eq!(unix.place, Place::Unix("/run/s.5432".into()));
     }
 
     #[test]
@@ -221,9 +223,9 @@ mod tests {
             ("redis://a", "\"redis\""),
             ("postgres://", "names no host"),
             ("postgres://a?ssl=1", "\"ssl\""),
+            ("postgres://a?ssl_mode=1", "\"ssl_mode\""),
             ("postgres:///?socket=/a&tls=require", "no TLS"),
             ("postgres://u:secret@a:99999", "is no URL"),
-            ("postgres://a?ssl_mode=1", "\"ssl_mode\""),
             ("mysql://u:secret:a:3306", "\"mysql\".. is no URL"),
             ("mysql//u:secret@a", "\"mysql//u\".. is no URL"),
             ("mysql://u:1?secret@a", "option \"\""),
