@@ -162,7 +162,7 @@ impl Link {
 
     /// Sends what is to go out. True when an outbox that was full has room again.
     pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>) -> Result<bool, LinkError> {
-        let full = self.to_client.room() == 0 || self.to_server.room() == 0;
+        let (client_full, server_full) = (self.to_client.room() == 0, self.to_server.room() == 0);
         if let Poll::Ready(sent) = self.to_client.poll_write(cx, &mut self.client) {
             sent.map_err(LinkError::Client)?;
         }
@@ -176,7 +176,7 @@ impl Link {
             }
             Poll::Ready(Ok(())) | Poll::Pending => {}
         }
-        Ok(full && self.to_client.room() > 0 && self.to_server.room() > 0)
+        Ok((client_full && self.to_client.room() > 0) || (server_full && self.to_server.room() > 0))
     }
 
     /// Waits until all that is to go out is on its way.
@@ -277,5 +277,61 @@ mod tests {
             tokio::select! { () = write => panic!("the link broke"), () = read => {} }
         };
         tokio::time::timeout(Duration::from_secs(10), all).await.expect("all of it arrives");
+    }
+
+    /// Else the answers of a server that is full of statements come at the pace of looks.
+    #[tokio::test]
+    async fn a_client_that_takes_something_makes_room_though_the_server_takes_nothing() {
+        for client_takes in [true, false] {
+            let ((client, near_client), (server, near_server)) = (narrow().await, narrow().await);
+            let mut link = Link::new(Stream::Tcp(near_client), Stream::Tcp(near_server), false);
+            // More than the sockets hold, and a little more than there is room for.
+            let (much, little) = (vec![0; 16 * Outbox::HIGH], vec![0; Outbox::HIGH + 1]);
+            let (to_client, to_server) = if client_takes { (little, much) } else { (much, little) };
+            link.to_client.add(&to_client);
+            link.to_server.add(&to_server);
+            let moved = poll_fn(|cx| Poll::Ready(link.poll_write(cx).unwrap())).await;
+            let room = (link.to_client.room() > 0, link.to_server.room() > 0);
+            assert_eq!((moved, room), (true, (client_takes, !client_takes)));
+            let moved = poll_fn(|cx| Poll::Ready(link.poll_write(cx).unwrap())).await;
+            assert!(!moved, "it had room before");
+            drop((client, server));
+        }
+    }
+
+    #[tokio::test]
+    async fn who_sends_no_more_is_told_to_the_server_once_all_is_on_its_way() {
+        for kills_abandoned in [true, false] {
+            let ((mut client, near_client), (mut server, near_server)) = (narrow().await, narrow().await);
+            let mut link = Link::new(Stream::Tcp(near_client), Stream::Tcp(near_server), kills_abandoned);
+            client.write_all(b"ask").await.unwrap();
+            client.shutdown().await.unwrap();
+            assert_eq!(poll_fn(|cx| link.poll_waiting_client(cx)).await.unwrap(), Read::More);
+            if kills_abandoned {
+                assert_eq!(poll_fn(|cx| link.poll_waiting_client(cx)).await.unwrap(), Read::Closed);
+                continue;
+            }
+            // While its statement waits, the server hears nothing of it.
+            let ended = poll_fn(|cx| {
+                assert!(link.poll_waiting_client(cx).is_pending());
+                if link.client_ended { Poll::Ready(()) } else { Poll::Pending }
+            });
+            ended.await;
+            assert_eq!(link.server_ends, Goodbye::No);
+            link.pass(Side::Client, 3);
+            assert!(poll_fn(|cx| Poll::Ready(link.poll_client(cx).is_pending())).await);
+            poll_fn(|cx| Poll::Ready(link.poll_write(cx).unwrap())).await;
+            let mut heard = Vec::new();
+            server.read_to_end(&mut heard).await.unwrap();
+            assert_eq!((heard.as_slice(), link.server_ends), (&b"ask"[..], Goodbye::Told));
+            // And the answer comes all the same.
+            server.write_all(b"answer").await.unwrap();
+            assert_eq!(poll_fn(|cx| link.poll_server(cx)).await.unwrap(), Read::More);
+            link.pass(Side::Server, 6);
+            link.last_words(true).await;
+            heard.clear();
+            client.read_to_end(&mut heard).await.unwrap();
+            assert_eq!(heard, b"answer");
+        }
     }
 }
