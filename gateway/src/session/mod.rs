@@ -214,7 +214,7 @@ impl<P: Protocol> Session<P> {
         loop {
             let next = self.protocol.client(&mut self.link, &self.governor);
             match next.map_err(|error| SessionError::Protocol(Side::Client, error))? {
-                Next::Wait => return Ok(Poll::Pending),
+                Next::Wait => return self.poll_waiting(cx),
                 Next::More(wanted) => {
                     self.link.from_client.reserve(wanted);
                     match self.link.poll_client(cx)? {
@@ -229,7 +229,7 @@ impl<P: Protocol> Session<P> {
                 }
                 Next::Ask(ask) => {
                     match self.judge(ask).map_err(|error| SessionError::Protocol(Side::Client, error))? {
-                        Judged::NotYet => return Ok(Poll::Pending),
+                        Judged::NotYet => return self.poll_waiting(cx),
                         Judged::Answered => return Ok(Poll::Ready(None)),
                         Judged::Goes if self.pending.is_some() => return Ok(Poll::Ready(None)),
                         Judged::Goes => {}

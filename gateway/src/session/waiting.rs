@@ -58,6 +58,14 @@ impl<P: Protocol> Session<P> {
             return Ok(Poll::Ready(None));
         };
         self.pending = Some(waits);
+        self.poll_waiting(cx)
+    }
+
+    /// While the client's side waits: ready when more has come from it, or when it is gone.
+    pub(super) fn poll_waiting(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Result<Poll<Option<End>>, SessionError<P::Error>> {
         Ok(match self.link.poll_waiting_client(cx)? {
             Poll::Ready(Read::Closed) => Poll::Ready(Some(End::Client)),
             Poll::Ready(Read::More) => Poll::Ready(None),

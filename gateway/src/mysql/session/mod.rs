@@ -1,6 +1,8 @@
 //! MySQL's half of a session: a [`Machine`], the statements that were admitted, and their diagnostics.
 
 mod judging;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::io;
@@ -98,8 +100,9 @@ impl Protocol for MySql {
     fn client(&mut self, link: &mut Link, governor: &Governor) -> Result<Next<Self>, ProtocolError> {
         while link.to_server.room() > 0 && link.to_client.room() > 0 {
             match self.machine.client(link.from_client.data())? {
-                Step::Wait if link.from_client.is_full() => break,
-                Step::More | Step::Wait => {
+                // What waits is not on its way yet: only behind it may the server hear that the client says no more.
+                Step::Wait => break,
+                Step::More => {
                     return Ok(Next::More(1 + link.from_client.data().len().min(INPUT_LIMIT)));
                 }
                 Step::Pass(count) => link.pass(Side::Client, count),

@@ -253,6 +253,12 @@ impl<R, O> Machine<R, O> {
         self.wire.units.are_quiet()
     }
 
+    /// Whether the client's next message may wait for the end of a unit before it: of one to which it has nothing to add,
+    /// as it has while it copies in.
+    pub(crate) fn awaits_end(&self) -> bool {
+        self.wire.units.have_closed() && !self.wire.copying_in
+    }
+
     /// The statement that runs where this one does: another that it names, or itself.
     pub(crate) fn behind<'k>(&'k self, known: &'k Known) -> &'k Known {
         self.wire.statements.behind(known)

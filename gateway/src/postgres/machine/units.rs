@@ -74,6 +74,11 @@ impl<R> Units<R> {
         if let Some(unit) = self.last_mut() {
             unit.running = Some(running);
             unit.progress = unit.progress.plus(&carried);
+    /// Whether there is one to which the client has nothing to add.
+    pub(super) fn have_closed(&self) -> bool {
+        self.units.iter().any(|unit| unit.closed)
+    }
+
         }
     }
 

@@ -76,7 +76,10 @@ impl Session {
         match self.admission(&template, text) {
             // The statements before this one decide whether it is inside a transaction; the session asks again after
             // them.
-            Some(Admission::Wait(_)) if !self.protocol.is_quiet() => Ok(false),
+            Some(Admission::Wait(_)) if !self.protocol.is_quiet() => {
+                self.protocol.is_behind = true;
+                Ok(false)
+            }
             Some(admission) => self.admit(admission, goes).map(|_| true),
             None => Ok(false),
         }

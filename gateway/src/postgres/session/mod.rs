@@ -33,6 +33,8 @@ pub(super) struct Postgres {
     /// The answer to a statement of ours when it was described, kept for its execution.
     described: Option<(Arc<Statement>, Answer)>,
     wanted_cancel: Arc<Request>,
+    /// The statement at the front of the client's inbox waits for the ends of those before it.
+    is_behind: bool,
 }
 
 /// A session between these two; the startup packet is the first thing the server gets.
@@ -48,7 +50,7 @@ pub(super) fn begin(
     link.to_server.add(startup);
     let unknown = shared.listening.governor.known(SqlDialect::PostgreSql, b"", false);
     let machine = Machine::new(unknown, unbound);
-    let protocol = Postgres { machine, described: None, wanted_cancel: Arc::default() };
+    let protocol = Postgres { machine, described: None, wanted_cancel: Arc::default(), is_behind: false };
     Session::new(protocol, shared, link, login, seat)
 }
 
@@ -71,6 +73,11 @@ impl Protocol for Postgres {
     }
 
     fn client(&mut self, link: &mut Link, _: &Governor) -> Result<Next<Self>, ProtocolError> {
+        // To ask about a statement again counts the watch that covers it again.
+        if self.is_behind && self.machine.awaits_end() {
+            return Ok(Next::Wait);
+        }
+        self.is_behind = false;
         while link.to_server.room() > 0 {
             match self.machine.client(link.from_client.data())? {
                 Step::Pass(count) => link.pass(Side::Client, count),

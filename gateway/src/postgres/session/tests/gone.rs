@@ -2,6 +2,24 @@
 
 use super::*;
 
+/// Else a statement of hours goes on for a client that is gone, as one behind it waits for its end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_closes_is_noticed_though_its_next_statement_waits_for_the_one_before_it() {
+    let scene = Scene::new("", true).await;
+    let mut talk = scene.talk().await;
+    talk.asks(&query("select hours")).await;
+    scene.owes().await;
+    let Talk { mut client, mut server, session } = talk;
+    client.write_all(&query("select behind")).await.unwrap();
+    drop(client);
+    drop(scene.interrupt().await);
+    server.write_all(&message(b'E', b"C57014\0\0")).await.unwrap();
+    server.write_all(READY).await.unwrap();
+    assert!(rest(&mut server).await.is_empty(), "what waited has left the queue");
+    assert!(matches!(Talk::end(session).await, Some(End::Client)));
+    assert_eq!((scene.ended("ok"), scene.ended("failed")), (0, 1));
+}
+
 /// One that says no more gets its answers, and the server the same end.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_says_no_more_gets_the_answers_to_all_that_it_said() {

@@ -1,0 +1,130 @@
+//! Sessions with a controller and no database: the tests say what a server would say.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::super::captured::{GREETING, LOGIN};
+use super::super::outstanding::PIPELINE_LIMIT;
+use super::*;
+use crate::govern::tests::{PATIENCE, Stage};
+use crate::keepalive::Keepalive;
+use crate::seats::Seats;
+use crate::session::Listening;
+use crate::stream::Stream;
+use crate::upstream::Upstream;
+
+/// OK, with no transaction open.
+const OK: &[u8] = b"\x00\x00\x00\x02\x00\x00\x00";
+/// Longer than the gateway takes for what it must not do yet.
+const LATER: Duration = Duration::from_millis(500);
+
+/// A session, and both of its ends.
+struct Talk {
+    client: TcpStream,
+    server: TcpStream,
+    session: JoinHandle<Option<End>>,
+    _closing: watch::Sender<bool>,
+}
+
+fn packet(sequence: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_le_bytes();
+    [&length[..3], &[sequence], payload].concat()
+}
+
+fn command(code: u8, text: &str) -> Vec<u8> {
+    packet(0, &[&[code], text.as_bytes()].concat())
+}
+
+async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
+    timeout(PATIENCE, work).await.unwrap_or_else(|_| panic!("never: {what}"))
+}
+
+/// Reads so many bytes.
+async fn heard(stream: &mut TcpStream, count: usize) -> Vec<u8> {
+    let mut heard = vec![0; count];
+    soon("it is heard", stream.read_exact(&mut heard)).await.unwrap();
+    heard
+}
+
+async fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (near, far) = tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
+    (near.unwrap(), far.unwrap().0)
+}
+
+impl Talk {
+    /// A session of root's that has logged in.
+    async fn new(stage: &Stage) -> Self {
+        let ((client, near), (to_server, server)) = (pair().await, pair().await);
+        let (closing, closed) = watch::channel(false);
+        let listening = Listening {
+            governor: Arc::clone(&stage.governor),
+            unowned: Arc::default(),
+            upstream: Upstream::parse("mysql://127.0.0.1:1").unwrap(),
+            acceptor: None,
+            connector: None,
+            login_timeout: PATIENCE,
+            keepalive: Keepalive::after(PATIENCE),
+            kills_abandoned: false,
+            complaints: Arc::default(),
+            closing: closed,
+        };
+        let shared = Arc::new(Shared { listening, control: None, self_signed: false, local_infile: true });
+        let protocol = MySql::new(Machine::new(shared.settings()), Ipv4Addr::LOCALHOST.into());
+        let link = Link::new(Stream::Tcp(near), Stream::Tcp(to_server), false);
+        let (seat, _) = Arc::new(Seats::new(1)).enter().unwrap();
+        let mut session = Session::new(protocol, shared, link, Login::default(), Arc::new(seat));
+        let session = tokio::spawn(async move { session.run().await.ok() });
+        let mut talk = Self { client, server, session, _closing: closing };
+        talk.server.write_all(GREETING).await.unwrap();
+        heard(&mut talk.client, GREETING.len()).await;
+        let mut login = LOGIN.to_vec();
+        let name = login.windows(5).position(|part| part == b"gate\0").unwrap();
+        login[name..name + 4].copy_from_slice(b"root");
+        talk.client.write_all(&login).await.unwrap();
+        heard(&mut talk.server, login.len()).await;
+        talk.server.write_all(&packet(2, OK)).await.unwrap();
+        assert_eq!(heard(&mut talk.client, packet(2, OK).len()).await, packet(2, OK));
+        talk
+    }
+
+    /// What the gateway itself answers to this query.
+    async fn answers(&mut self, sql: &str, expected: &str) {
+        self.client.write_all(&command(3, sql)).await.unwrap();
+        let (mut said, expected) = (Vec::new(), expected.as_bytes());
+        while !said.windows(expected.len()).any(|part| part == expected) {
+            let read = soon("it is answered", self.client.read_buf(&mut said)).await;
+            assert_ne!(read.unwrap(), 0, "{}", String::from_utf8_lossy(&said));
+        }
+        // The end of the rows.
+        while !said.ends_with(&[0xfe, 0, 0, 2, 0]) {
+            soon("it ends", self.client.read_buf(&mut said)).await.unwrap();
+        }
+    }
+}
+
+/// Those that wait in the gateway, since the server is so far behind, are not lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn all_that_a_client_sent_reaches_the_server_though_it_says_no_more() {
+    let stage = Stage::new().await;
+    let Talk { mut client, mut server, session, _closing } = Talk::new(&stage).await;
+    let (ping, ok, all) = (command(14, ""), packet(1, OK), 3 * PIPELINE_LIMIT);
+    client.write_all(&ping.repeat(all)).await.unwrap();
+    client.shutdown().await.unwrap();
+    for _ in 0..3 {
+        assert_eq!(heard(&mut server, PIPELINE_LIMIT * ping.len()).await, ping.repeat(PIPELINE_LIMIT));
+        server.write_all(&ok.repeat(PIPELINE_LIMIT)).await.unwrap();
+    }
+    assert_eq!(soon("the server hears the end", server.read(&mut [0])).await.unwrap(), 0);
+    drop(server);
+    let mut said = Vec::new();
+    soon("the client gets all of it", client.read_to_end(&mut said)).await.unwrap();
+    assert_eq!(said, ok.repeat(all));
+    assert!(matches!(soon("the session ends", session).await.unwrap(), Some(End::Server)));
+}
