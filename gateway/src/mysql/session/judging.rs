@@ -27,6 +27,11 @@ impl Session {
         if asked.command == Command::Execute
             && let Some(statement) = asked.ours.take()
         {
+            if self.comes_too_early(&statement) {
+                asked.ours = Some(statement);
+                self.pending = Some(Pending::Quiet(asked));
+                return Ok(Judged::Goes);
+            }
             self.answer(statement, ());
             return Ok(Judged::Answered);
         }
@@ -49,6 +54,11 @@ impl Session {
                     let ours = Some(Arc::new(statement));
                     let remembered = Remembered { ours, ..asked.known(&self.governor).into() };
                     return self.protocol.prepare(Decision::PrepareOurs(remembered));
+                }
+                Ok(Some(statement)) if self.comes_too_early(&statement) => {
+                    asked.may_be_ours = true;
+                    self.pending = Some(Pending::Quiet(asked));
+                    return Ok(Judged::Goes);
                 }
                 Ok(Some(statement)) => {
                     self.answer(Arc::new(statement), ());
@@ -78,6 +88,13 @@ impl Session {
             Some(admission) => self.admit(admission, asked),
             None => Ok(Judged::NotYet),
         }
+    }
+}
+
+impl Session {
+    /// Whether a statement of ours chooses a group while one before it may still give up what the session has chosen.
+    fn comes_too_early(&self, statement: &Statement) -> bool {
+        matches!(statement, Statement::SetGroup { .. }) && !self.protocol.is_quiet()
     }
 }
 

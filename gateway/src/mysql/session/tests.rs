@@ -128,3 +128,24 @@ async fn all_that_a_client_sent_reaches_the_server_though_it_says_no_more() {
     assert_eq!(said, ok.repeat(all));
     assert!(matches!(soon("the session ends", session).await.unwrap(), Some(End::Server)));
 }
+
+/// Else what comes of the command before it undoes the choice, or the choice is lost with who pays.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_that_is_chosen_behind_a_reset_or_another_database_stays_chosen() {
+    let stage = Stage::new().await;
+    for name in ["one", "two"] {
+        stage.group(name, "").await;
+    }
+    let mut talk = Talk::new(&stage).await;
+    for (before, name) in [(command(31, ""), "one"), (command(2, "other"), "two")] {
+        let set = command(3, &format!("set resource group {name}"));
+        talk.client.write_all(&[&before[..], &set].concat()).await.unwrap();
+        assert_eq!(heard(&mut talk.server, before.len()).await, before);
+        // Time to choose too early.
+        tokio::time::sleep(LATER).await;
+        talk.server.write_all(&packet(1, OK)).await.unwrap();
+        let both = packet(1, OK).repeat(2);
+        assert_eq!(heard(&mut talk.client, both.len()).await, both);
+        talk.answers("select current_resource_group()", name).await;
+    }
+}

@@ -43,6 +43,7 @@ impl Session {
                     wanted.goes.inner = Some(inner);
                     wanted
                 }
+                Ok(Some(statement)) if self.protocol.comes_too_early(&statement) => return Ok(false),
                 Ok(Some(statement)) => {
                     self.answer(Arc::new(statement), Own::Query);
                     return Ok(true);
@@ -61,6 +62,7 @@ impl Session {
                 self.describe_own(statement, parameters, formats)?;
                 return Ok(true);
             }
+            Ask::Run { statement, .. } if self.protocol.comes_too_early(&statement) => return Ok(false),
             Ask::Run { statement, formats } => {
                 match self.protocol.described.take() {
                     Some((described, answer)) if Arc::ptr_eq(&described, &statement) => {
@@ -121,6 +123,12 @@ impl Session {
 }
 
 impl Postgres {
+    /// Whether a statement of ours chooses a group while one before it may still give up what the session has chosen.
+    fn comes_too_early(&mut self, statement: &Statement) -> bool {
+        self.is_behind = matches!(statement, Statement::SetGroup { .. }) && self.machine.awaits_end();
+        self.is_behind
+    }
+
     /// A simple query, or the statement that it names.
     fn wanted<'t>(&self, governor: &Governor, seen: &'t [u8], whole: bool) -> Wanted<'t> {
         let naming = if whole { governor.naming(SqlDialect::PostgreSql, seen, true) } else { None };

@@ -3,6 +3,42 @@
 use super::*;
 use crate::postgres::key::Key;
 
+/// Else the reset, whose answer comes later, undoes the choice that the client made behind it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_that_is_chosen_behind_a_reset_stays_chosen() {
+    let scene = Scene::new("", false).await;
+    scene.stage.group("other", "").await;
+    let mut talk = scene.talk().await;
+    let set = "set resource group other";
+    let extended = [
+        message(b'P', format!("\0{set}\0\0\0").as_bytes()),
+        message(b'B', b"\0\0\0\0\0\0\0\0"),
+        message(b'E', b"\0\0\0\0\0"),
+        message(b'S', b""),
+    ];
+    for set in [query(set), extended.concat()] {
+        talk.client.write_all(&[query("discard all"), set].concat()).await.unwrap();
+        hears(&mut talk.server, &query("discard all")).await;
+        // Time to choose too early.
+        tokio::time::sleep(LATER).await;
+        talk.server.write_all(&done("DISCARD ALL")).await.unwrap();
+        hears(&mut talk.client, &done("DISCARD ALL")).await;
+        let synced = async {
+            // The Sync of the extended protocol is the server's.
+            if talk.server.read_u8().await.is_ok() {
+                talk.server.write_all(READY).await.unwrap();
+            }
+            std::future::pending::<()>().await;
+        };
+        let said = tokio::select! { said = unit(&mut talk.client) => said, () = synced => Vec::new() };
+        assert!(said.windows(4).any(|tag| tag == b"SET\0"), "{:?}", String::from_utf8_lossy(&said));
+        let asks = query("select current_resource_group()");
+        talk.client.write_all(&asks).await.unwrap();
+        let said = unit(&mut talk.client).await;
+        assert!(said.windows(5).any(|name| name == b"other"), "{:?}", String::from_utf8_lossy(&said));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_statement_that_waits_is_cancelled_by_its_client_or_goes_when_its_group_has_paid() {
     let scene = Scene::new("", false).await;
