@@ -101,7 +101,7 @@ impl Link {
             let (used, event) = self.machine.server(&self.from_server, &mut out, ROOM)?;
             assert!(used <= self.from_server.len(), "{used} bytes are used of fewer");
             self.from_server.drain(..used);
-            if kill && self.machine.current().is_some() {
+            if kill && self.machine.admitted().is_some_and(|(_, is_first)| is_first) {
                 self.machine.kill(vec![b'E', 0, 0, 0, 4]);
             }
             if used == 0

@@ -279,9 +279,9 @@ impl<R, O> Machine<R, O> {
         self.wire.part()
     }
 
-    /// The unit that the server works on.
-    pub(crate) fn current(&mut self) -> Option<&mut Unit<R>> {
-        self.wire.units.first_mut()
+    /// The first unit that is admitted, and whether the server works on it.
+    pub(crate) fn admitted(&mut self) -> Option<(&mut Unit<R>, bool)> {
+        self.wire.units.first_admitted_mut()
     }
 
     /// The units that end without an answer when the connection does.

@@ -54,6 +54,12 @@ impl<R> Units<R> {
         self.units.front_mut()
     }
 
+    /// The first one that is admitted, and whether the server works on it.
+    pub(super) fn first_admitted_mut(&mut self) -> Option<(&mut Unit<R>, bool)> {
+        let at = self.units.iter().position(|unit| unit.running.is_some())?;
+        Some((self.units.get_mut(at)?, at == 0))
+    }
+
     /// The unit that the client's next message may belong to.
     pub(super) fn last(&self) -> Option<&Unit<R>> {
         self.units.back()
@@ -68,17 +74,17 @@ impl<R> Units<R> {
         self.units.iter().all(|unit| unit.running.is_none() && !unit.closed)
     }
 
+    /// Whether there is one to which the client has nothing to add.
+    pub(super) fn have_closed(&self) -> bool {
+        self.units.iter().any(|unit| unit.closed)
+    }
+
     /// The last unit is admitted, and carries what belonged to none.
     pub(super) fn admit(&mut self, running: R) {
         let carried = std::mem::take(&mut self.carried);
         if let Some(unit) = self.last_mut() {
             unit.running = Some(running);
             unit.progress = unit.progress.plus(&carried);
-    /// Whether there is one to which the client has nothing to add.
-    pub(super) fn have_closed(&self) -> bool {
-        self.units.iter().any(|unit| unit.closed)
-    }
-
         }
     }
 

@@ -159,8 +159,9 @@ impl Protocol for Postgres {
     }
 
     fn running(&mut self) -> Option<(&mut Running, Option<Progress>)> {
-        let unit = self.machine.current()?;
-        Some((unit.running.as_deref_mut()?, Some(unit.progress)))
+        let (unit, is_first) = self.machine.admitted()?;
+        let progress = is_first.then_some(unit.progress);
+        Some((unit.running.as_deref_mut()?, progress))
     }
 
     fn poll_cancelled(&mut self, cx: &Context<'_>) -> bool {

@@ -20,6 +20,30 @@ async fn a_client_that_closes_is_noticed_though_its_next_statement_waits_for_the
     assert_eq!((scene.ended("ok"), scene.ended("failed")), (0, 1));
 }
 
+/// The server comes to it later, and works for the client that is gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_server_has_behind_a_unit_that_needed_no_admission_is_ended_and_charged() {
+    let scene = Scene::new("", true).await;
+    let mut talk = scene.talk().await;
+    let parse = [message(b'P', b"p\0select from locked\0\0\0"), message(b'S', b"")].concat();
+    talk.asks(&[parse, query("select hours")].concat()).await;
+    let Talk { client, mut server, session } = talk;
+    drop(client);
+    // It is asked again until it has come to the end of all.
+    drop(scene.interrupt().await);
+    server.write_all(&[&message(b'1', b""), READY].concat()).await.unwrap();
+    drop(scene.interrupt().await);
+    let rows = message(b'D', &[b'x'; 1_000]).repeat(100);
+    server.write_all(&rows).await.unwrap();
+    server.write_all(&message(b'E', b"C57014\0\0")).await.unwrap();
+    server.write_all(READY).await.unwrap();
+    assert!(rest(&mut server).await.is_empty());
+    assert!(matches!(Talk::end(session).await, Some(End::Client)));
+    assert_eq!(scene.ended("failed"), 1);
+    let consumed = scene.group.consumption();
+    assert_eq!((consumed.operations, consumed.usage.net_out_bytes > 100_000), (1, true), "{consumed:?}");
+}
+
 /// One that says no more gets its answers, and the server the same end.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_says_no_more_gets_the_answers_to_all_that_it_said() {
