@@ -169,8 +169,12 @@ impl Protocol for Postgres {
     }
 
     fn kill(&mut self, _: &Shared, denied: &Denied) -> bool {
-        self.machine.kill(message::error(denied));
-        true
+        // A server that gave no key takes no request.
+        let can_be_asked = self.machine.key().is_some();
+        if can_be_asked {
+            self.machine.kill(message::error(denied));
+        }
+        can_be_asked
     }
 
     fn interrupt(&self, shared: &Arc<Shared>) -> Option<Later<io::Result<()>>> {

@@ -50,3 +50,20 @@ async fn a_runaway_that_ends_leaves_its_session_usable() {
     talk.server.write_all(&[&error[..], READY].concat()).await.unwrap();
     hears(&mut talk.client, &[&error[..], READY].concat()).await;
 }
+
+/// There is no other way to end it than to send its client away.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_runaway_of_a_server_that_gave_no_key_loses_its_client() {
+    let scene = Scene::new(&ruled("kill"), false).await;
+    let mut talk = scene.welcomed(b"").await;
+    talk.asks(&query("select 1")).await;
+    let rows = message(b'D', b"\0\0").repeat(20);
+    talk.server.write_all(&rows).await.unwrap();
+    let Talk { mut client, server, session } = talk;
+    hears(&mut client, &rows).await;
+    let told = rest(&mut client).await;
+    assert!(String::from_utf8_lossy(&told).contains("runaway of resource group own"), "{told:?}");
+    drop(server);
+    assert!(matches!(Talk::end(session).await, Some(End::Runaway(_))));
+    assert_eq!(scene.ended("failed"), 1);
+}
