@@ -199,7 +199,9 @@ impl Protocol for Postgres {
     }
 
     fn abandon(&mut self) -> Vec<Finished> {
-        self.machine.abandon().filter_map(finished).collect()
+        let abandoned = self.machine.abandon().filter_map(finished);
+        // The end of none of them was seen.
+        abandoned.map(|finished| Finished { failed: true, ..finished }).collect()
     }
 }
 

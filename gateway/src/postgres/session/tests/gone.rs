@@ -44,6 +44,22 @@ async fn what_the_server_has_behind_a_unit_that_needed_no_admission_is_ended_and
     assert_eq!((consumed.operations, consumed.usage.net_out_bytes > 100_000), (1, true), "{consumed:?}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_whose_server_goes_away_has_failed() {
+    let scene = Scene::new("", false).await;
+    let mut talk = scene.talk().await;
+    talk.asks(&query("select 1")).await;
+    let row = message(b'D', &[b'x'; 100_000]);
+    let Talk { mut client, mut server, session } = talk;
+    server.write_all(&row).await.unwrap();
+    drop(server);
+    // What it said before still comes.
+    assert_eq!(rest(&mut client).await.len(), row.len());
+    assert!(matches!(Talk::end(session).await, Some(End::Server)));
+    assert_eq!((scene.ended("ok"), scene.ended("failed")), (0, 1));
+    assert!(scene.group.consumption().usage.net_out_bytes >= 100_000, "it is charged");
+}
+
 /// One that says no more gets its answers, and the server the same end.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_says_no_more_gets_the_answers_to_all_that_it_said() {
