@@ -111,6 +111,11 @@ impl Outbox {
         self.start == self.buf.len()
     }
 
+    /// Whether nothing is left, neither here nor in the stream.
+    pub(crate) fn has_gone_out(&self) -> bool {
+        self.is_empty() && !self.unflushed
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.buf.len() - self.start
     }

@@ -182,7 +182,8 @@ impl<P: Protocol> Session<P> {
         if let Some(denied) = self.killing.must_end.take() {
             return Some(End::Runaway(denied));
         }
-        let idle = self.protocol.is_idle() && self.pending.is_none();
+        // What its client has not got yet belongs to the statement.
+        let idle = self.protocol.is_idle() && self.pending.is_none() && self.link.to_client.has_gone_out();
         self.ends.poll(cx, idle).map(End::Told)
     }
 

@@ -60,6 +60,23 @@ async fn a_statement_whose_server_goes_away_has_failed() {
     assert!(scene.group.consumption().usage.net_out_bytes >= 100_000, "it is charged");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_gets_all_of_a_result_though_the_gateway_shuts_down() {
+    let scene = Scene::new("", false).await;
+    let mut talk = scene.talk().await;
+    talk.asks(&query("select 1")).await;
+    let result = [message(b'D', &[b'x'; 50_000]), done("SELECT 1")].concat();
+    talk.server.write_all(&result).await.unwrap();
+    eventually("the server has ended it", || scene.ended("ok") == 1).await;
+    scene.closing.send_replace(true);
+    tokio::time::sleep(LATER).await;
+    let Talk { mut client, server: _server, session } = talk;
+    let heard = rest(&mut client).await;
+    assert!(heard.starts_with(&result), "it is cut off after {} bytes", heard.len());
+    assert!(heard[result.len()..].windows(7).any(|field| field == b"C57P01\0"), "and is told why it ends");
+    assert!(matches!(Talk::end(session).await, Some(End::Told(_))));
+}
+
 /// One that says no more gets its answers, and the server the same end.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_says_no_more_gets_the_answers_to_all_that_it_said() {
