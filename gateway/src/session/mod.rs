@@ -138,6 +138,8 @@ impl<P: Protocol> Session<P> {
     /// Runs to the end. A statement that is under way then is interrupted, and settled when it ends.
     pub(crate) async fn run(&mut self) -> Result<End, SessionError<P::Error>> {
         let end = poll_fn(|cx| self.poll(cx)).await;
+        // What waits leaves its queue at once: nobody asks any more whether its turn has come.
+        self.pending = None;
         if let Some(words) = self.protocol.farewell(&end) {
             self.link.to_client.add(&words);
         }
