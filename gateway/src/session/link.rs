@@ -334,4 +334,19 @@ mod tests {
             assert_eq!(heard, b"answer");
         }
     }
+
+    #[tokio::test]
+    async fn what_a_client_sends_while_it_waits_is_read_up_to_a_bound() {
+        let ((mut client, near_client), (_server, near_server)) = (narrow().await, narrow().await);
+        let mut link = Link::new(Stream::Tcp(near_client), Stream::Tcp(near_server), true);
+        let sends = async { client.write_all(&vec![0; 16 * Outbox::HIGH]).await };
+        let reads = poll_fn(|cx| {
+            while let Poll::Ready(read) = link.poll_waiting_client(cx) {
+                assert_eq!(read.unwrap(), Read::More);
+                assert!(link.from_client.data().len() <= Outbox::HIGH, "it goes on");
+            }
+            if link.from_client.is_full() { Poll::Ready(()) } else { Poll::Pending }
+        });
+        tokio::select! { _ = sends => panic!("all of it was taken"), () = reads => {} }
+    }
 }

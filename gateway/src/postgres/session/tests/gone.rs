@@ -86,6 +86,8 @@ async fn a_client_that_says_no_more_gets_the_answers_to_all_that_it_said() {
     talk.client.write_all(&query("select 2")).await.unwrap();
     talk.client.shutdown().await.unwrap();
     assert_eq!(rest(&mut talk.server).await, [query("select 1"), query("select 2")].concat());
+    let reached = || format!("{:?}", scene.shared.cancels).contains("Key of process");
+    assert!(reached(), "requests to cancel reach it");
     let answers = done("SELECT 1").repeat(2);
     talk.server.write_all(&answers).await.unwrap();
     let Talk { mut client, server, session } = talk;
@@ -93,4 +95,5 @@ async fn a_client_that_says_no_more_gets_the_answers_to_all_that_it_said() {
     assert_eq!(rest(&mut client).await, answers);
     assert!(matches!(Talk::end(session).await, Some(End::Server)));
     assert_eq!(scene.ended("ok"), 2);
+    assert!(!reached(), "and reach it no longer");
 }
