@@ -253,8 +253,8 @@ impl<R, O> Machine<R, O> {
         self.wire.units.are_quiet()
     }
 
-    /// Whether the client's next message may wait for the end of a unit before it: of one to which it has nothing to add,
-    /// as it has while it copies in.
+    /// Whether the client's next message may wait for the end of a unit before it: of one to which it has nothing to
+    /// add, as it has while it copies in.
     pub(crate) fn awaits_end(&self) -> bool {
         self.wire.units.have_closed() && !self.wire.copying_in
     }
