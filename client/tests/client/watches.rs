@@ -125,6 +125,23 @@ async fn a_snapshot_that_broke_off_leaves_nothing_in_the_next() {
     assert_eq!(&**client.resolve_now("acme", "").unwrap().name(), "default");
 }
 
+/// Another controller begins to say all it has; what is here is still what the one before said.
+#[tokio::test(start_paused = true)]
+async fn half_a_snapshot_leaves_the_controller_before_as_the_one_that_was_heard() {
+    let scripted = Scripted::new();
+    let client = scripted.client();
+    eventually("it watches", || scripted.streams() == 1).await;
+    scripted.say(7, 41, Kind::Snapshot(v1::Snapshot::default()));
+    eventually("it is heard", || client.stats().revision == 7).await;
+    let events = client.counts().watch_events;
+    scripted.say(7, 42, Kind::Snapshot(v1::Snapshot { more: true, ..v1::Snapshot::default() }));
+    eventually("the half is heard", || client.counts().watch_events > events).await;
+    scripted.streams.lock().unwrap().clear();
+    eventually("it watches again", || scripted.streams() == 1).await;
+    let asked = *scripted.asked.lock().unwrap().last().unwrap();
+    assert_eq!((asked.have_revision, asked.have_instance), (7, 41));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_group_whose_definition_changed_is_asked_for_at_once() {
     let fake = Fake::new();
