@@ -38,7 +38,7 @@ fn a_watch_that_ends_later_is_in_force() {
         end_unix_ms,
         ..v1::Watch::default()
     };
-    let book = Book::of(&[], &[watch("long", u64::MAX), watch("over", 1), watch("ever", 0)]);
+    let book = Book::of(&[], &[watch("long", u64::MAX), watch("over", 1), watch("ever", 0)], 0);
     let found =
         ["long", "over", "ever"].map(|digest| book.watch("g", || Some(digest.into()), || None).is_some());
     assert_eq!(found, [true, false, true]);

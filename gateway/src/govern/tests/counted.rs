@@ -1,7 +1,6 @@
 //! What is counted of statements, where it is read: the controller's tables, and the page of metrics.
 
 use tidegate_sql::{Answer, Code, Value};
-use tokio::time::interval;
 
 use super::*;
 use crate::metrics::Sample;
