@@ -18,8 +18,7 @@ impl Session {
     /// Decides what becomes of a statement, or what that has to wait for.
     pub(super) fn judge_asked(&mut self, mut asked: Asked) -> Result<Judged, ProtocolError> {
         if self.protocol.machine.may_change_payer() {
-            self.pending = Some(Pending::Quiet(asked));
-            return Ok(Judged::Goes);
+            return Ok(self.waits(asked));
         }
         if asked.command == Command::BulkExecute && (asked.explained || asked.ours.is_some()) {
             return self.protocol.deny(&self.link, &Denied::many_rows());
@@ -29,8 +28,7 @@ impl Session {
         {
             if self.comes_too_early(&statement) {
                 asked.ours = Some(statement);
-                self.pending = Some(Pending::Quiet(asked));
-                return Ok(Judged::Goes);
+                return Ok(self.waits(asked));
             }
             self.answer(statement, ());
             return Ok(Judged::Answered);
@@ -57,8 +55,7 @@ impl Session {
                 }
                 Ok(Some(statement)) if self.comes_too_early(&statement) => {
                     asked.may_be_ours = true;
-                    self.pending = Some(Pending::Quiet(asked));
-                    return Ok(Judged::Goes);
+                    return Ok(self.waits(asked));
                 }
                 Ok(Some(statement)) => {
                     self.answer(Arc::new(statement), ());
@@ -75,23 +72,23 @@ impl Session {
         if asked.may_name() {
             // The responses to what came before decide what a name stands for, and what is a string.
             if !quiet {
-                self.pending = Some(Pending::Quiet(asked));
-                return Ok(Judged::Goes);
+                return Ok(self.waits(asked));
             }
             asked.look_at_names(&self.governor, &self.protocol.machine);
         }
         match self.admission(&asked.template, asked.text()) {
-            Some(Admission::Wait(_)) if !quiet => {
-                self.pending = Some(Pending::Quiet(asked));
-                Ok(Judged::Goes)
-            }
+            Some(Admission::Wait(_)) if !quiet => Ok(self.waits(asked)),
             Some(admission) => self.admit(admission, asked),
             None => Ok(Judged::NotYet),
         }
     }
-}
 
-impl Session {
+    /// It is asked again once the server has answered all that came before it.
+    fn waits(&mut self, asked: Asked) -> Judged {
+        self.pending = Some(Pending::Quiet(asked));
+        Judged::Goes
+    }
+
     /// Whether a statement of ours chooses a group while one before it may still give up what the session has chosen.
     fn comes_too_early(&self, statement: &Statement) -> bool {
         matches!(statement, Statement::SetGroup { .. }) && !self.protocol.is_quiet()

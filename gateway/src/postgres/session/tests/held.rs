@@ -1,6 +1,7 @@
 //! Statements that wait for others, or for their group.
 
 use super::*;
+use crate::clock;
 use crate::postgres::key::Key;
 
 /// Else the reset, whose answer comes later, undoes the choice that the client made behind it.
@@ -59,17 +60,26 @@ async fn a_statement_that_waits_is_cancelled_by_its_client_or_goes_when_its_grou
 /// Else a client that reads nothing holds up the queue of its group.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_statement_whose_server_is_gone_leaves_the_queue_before_its_client_has_read_all() {
-    let scene = Scene::new("", false).await;
-    let mut talk = scene.talk().await;
-    scene.owes().await;
-    talk.client.write_all(&query("select 1")).await.unwrap();
-    eventually("it waits", || scene.group.state().waiting == 1).await;
-    // More than the client's socket holds, and less than makes the gateway stop to read.
-    talk.server.write_all(&message(b'N', &[b'x'; 60_000])).await.unwrap();
-    drop(talk.server);
-    eventually("it has left the queue", || scene.group.state().waiting == 0).await;
-    tokio::time::sleep(LATER).await;
-    assert!(!talk.session.is_finished(), "it left with the session");
-    drop(talk.client);
-    assert!(matches!(Talk::end(talk.session).await, Some(End::Server)));
+    // A session gives its client ten seconds to read, which a busy machine may not have had.
+    for _ in 0..5 {
+        let scene = Scene::new("", false).await;
+        let mut talk = scene.talk().await;
+        scene.owes().await;
+        talk.client.write_all(&query("select 1")).await.unwrap();
+        eventually("it waits", || scene.group.state().waiting == 1).await;
+        // More than the client's socket holds, and less than makes the gateway stop to read.
+        talk.server.write_all(&message(b'N', &[b'x'; 60_000])).await.unwrap();
+        let gone = clock::now();
+        drop(talk.server);
+        eventually("it has left the queue", || scene.group.state().waiting == 0).await;
+        tokio::time::sleep(LATER).await;
+        let is_over = talk.session.is_finished();
+        drop(talk.client);
+        assert!(matches!(Talk::end(talk.session).await, Some(End::Server)));
+        if !is_over {
+            return;
+        }
+        assert!(gone.elapsed() >= Duration::from_secs(10), "it left with the session");
+    }
+    panic!("it left with the session");
 }
