@@ -57,6 +57,11 @@ fn workers() -> Workers {
     Workers::of(LEADER, thread.file_name().unwrap().to_str().unwrap().parse().unwrap())
 }
 
+/// What was read and written. A process may still be on its way to its next read, which takes time of the CPU.
+fn calls(used: &Counted) -> (u64, u64, u64) {
+    (used.read, used.written, used.writes)
+}
+
 /// When they are next looked for, after the beginning.
 async fn looks(workers: &mut Workers, began: Instant) -> u128 {
     poll_fn(|cx| if workers.poll(cx, began) { Poll::Ready(()) } else { Poll::Pending }).await;
@@ -107,7 +112,7 @@ async fn what_workers_did_is_counted_once_and_what_other_children_did_is_not() {
     // They have read their libraries, too.
     let first = workers.take();
     assert!((1_000..50_000).contains(&first.written) && first.writes >= 1 && first.cpu_ns > 0, "{first:?}");
-    assert_eq!(workers.take(), Counted::default());
+    assert_eq!(calls(&workers.take()), (0, 0, 0));
     two.does(3_000);
     let _ = looks(&mut workers, began).await;
     for other in &mut others {
@@ -124,7 +129,7 @@ async fn what_workers_did_is_counted_once_and_what_other_children_did_is_not() {
     two.does(20);
     assert_eq!(workers.end().written, 20);
     two.end();
-    assert_eq!((workers.end(), workers.processes().count()), (Counted::default(), 0));
+    assert_eq!((calls(&workers.end()), workers.processes().count()), ((0, 0, 0), 0));
     assert!(workers.exits.is_none(), "nothing listens while there are none");
 }
 
@@ -141,7 +146,7 @@ async fn what_a_worker_did_after_the_last_look_is_counted_where_the_kernel_repor
     let last = workers.take();
     let expected = if reports { 58_000..=60_000 } else { 0..=0 };
     assert!(expected.contains(&last.written), "{reports}: {last:?}");
-    assert_eq!((workers.take(), workers.processes().count()), (Counted::default(), 1));
+    assert_eq!((calls(&workers.take()), workers.processes().count()), ((0, 0, 0), 1));
 }
 
 /// The kernel gives a number again, and a session lives long.
