@@ -65,11 +65,16 @@ impl Spill {
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
+    use std::sync::{Mutex, PoisonError};
 
     use super::*;
 
+    /// Held while the files of this process are looked at, of which all its tests have some.
+    static ALONE: Mutex<()> = Mutex::new(());
+
     #[test]
     fn temporary_files_of_a_process_are_followed_to_their_ends() {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = tempfile::tempdir().unwrap();
         let temporary = folder.path().join("pgsql_tmp");
         std::fs::create_dir(&temporary).unwrap();
@@ -110,6 +115,7 @@ mod tests {
     /// Their room on the disk is free once the statement has ended, and no number of them takes all descriptors.
     #[test]
     fn deleted_files_are_let_go_when_the_statement_ends_and_not_too_many_are_held() {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = tempfile::tempdir().unwrap();
         let temporary = folder.path().join("pgsql_tmp");
         std::fs::create_dir(&temporary).unwrap();

@@ -104,6 +104,8 @@ async fn what_workers_did_is_counted_once_and_what_other_children_did_is_not() {
     ];
     let began = now();
     one.does(1_000);
+    // Then it has read its libraries.
+    two.does(1);
     for other in &mut others {
         other.does(50_000);
     }
