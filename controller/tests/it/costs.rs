@@ -107,8 +107,8 @@ struct Model {
     last_mention: BTreeMap<Key, usize>,
     /// Mentions before this are not the last of any.
     past: usize,
-    /// What of each gateway was applied last, in the order of that.
-    heard: Vec<(String, (u64, u64))>,
+    /// The number of what was applied last of each process of a gateway, in the order of that.
+    heard: Vec<((String, u64), u64)>,
     evicted: u64,
     since: u64,
 }
@@ -136,10 +136,11 @@ impl Model {
         before - self.costs.len()
     }
 
-    /// Whether a report counts.
-    fn applies(&mut self, gateway: &str, number: (u64, u64)) -> bool {
-        let known = self.heard.iter().position(|(name, _)| name == gateway);
-        if known.is_some_and(|at| number <= self.heard[at].1) {
+    /// Whether a report counts: each of a process once, and in order.
+    fn applies(&mut self, gateway: &str, (incarnation, seq): (u64, u64)) -> bool {
+        let process = (gateway.to_owned(), incarnation);
+        let known = self.heard.iter().position(|(of, _)| *of == process);
+        if known.is_some_and(|at| seq <= self.heard[at].1) {
             return false;
         }
         match known {
@@ -147,7 +148,7 @@ impl Model {
             None if self.heard.len() == MAX_GATEWAYS => drop(self.heard.remove(0)),
             None => {}
         }
-        self.heard.push((gateway.to_owned(), number));
+        self.heard.push((process, seq));
         true
     }
 }
