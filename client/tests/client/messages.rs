@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tidegate_client::{LeaseState, Ru, RuParts};
+use tidegate_client::{Client, Group, LeaseState, Ru, RuParts};
 use tidegate_core::group::GroupSpec;
 use tidegate_core::units::{Rate, Span, Time};
 use tidegate_proto::v1;
@@ -17,6 +17,19 @@ const SECOND: Duration = Duration::from_secs(1);
 
 fn usual() -> GroupSpec {
     GroupSpec::capped(Rate::whole(1_000))
+}
+
+/// A client of five groups, of which two fit a message: its goodbye needs messages before it.
+async fn five() -> (Fake, Client, Vec<Group>) {
+    let fake = Fake::new();
+    fake.state().max_entries = 2;
+    let client = piped(&fake).connect().await.unwrap();
+    let mut groups = Vec::new();
+    for name in ["a", "b", "c", "d", "e"] {
+        fake.group(name, usual());
+        groups.push(client.group(name).await.unwrap());
+    }
+    (fake, client, groups)
 }
 
 /// Changes the next answers, so many.
@@ -38,15 +51,7 @@ fn tamper(
 
 #[tokio::test(start_paused = true)]
 async fn what_a_client_counts_is_what_its_controller_heard() {
-    let fake = Fake::new();
-    // So that the goodbye needs messages before it.
-    fake.state().max_entries = 2;
-    let client = piped(&fake).connect().await.unwrap();
-    let mut groups = Vec::new();
-    for name in ["a", "b", "c", "d", "e"] {
-        fake.group(name, usual());
-        groups.push(client.group(name).await.unwrap());
-    }
+    let (fake, client, groups) = five().await;
     for turn in 0..50 {
         for group in groups.iter().skip(turn % 3) {
             group.acquire(Ru::whole(20), SECOND).await.unwrap().settle_ru(RuParts::flat(Ru::whole(20)));
@@ -339,14 +344,7 @@ async fn an_answer_speaks_for_its_own_request_and_not_for_those_before() {
 
 #[tokio::test(start_paused = true)]
 async fn answers_to_the_reports_ahead_of_a_goodbye_are_expected() {
-    let fake = Fake::new();
-    fake.state().max_entries = 2;
-    let client = piped(&fake).connect().await.unwrap();
-    let mut groups = Vec::new();
-    for name in ["a", "b", "c", "d", "e"] {
-        fake.group(name, usual());
-        groups.push(client.group(name).await.unwrap());
-    }
+    let (_fake, client, groups) = five().await;
     groups.iter().for_each(|group| _ = group.charge_ru(RuParts::flat(Ru::whole(1))));
     let (stale, renewals) = (client.counts().stale_grants, client.counts().renewals);
     assert_eq!(client.shutdown().await.unconfirmed, []);

@@ -2,16 +2,28 @@
 
 use std::time::Duration;
 
-use tidegate_client::{Fallback, GroupError, LeaseState, Permit, Refused, Ru, RuParts};
+use tidegate_client::{Client, Fallback, GroupError, LeaseState, Permit, Refused, Ru, RuParts, Shutdown};
 use tidegate_core::group::GroupSpec;
 use tidegate_core::units::Rate;
 use tidegate_proto::v1;
 use tidegate_proto::v1::server_message::Kind as Reply;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use crate::fake::{Fake, State, client_and_group, eventually, piped};
 
 const SECOND: Duration = Duration::from_secs(1);
+
+/// The end of a client, beside the test.
+fn beside(client: &Client) -> JoinHandle<Shutdown> {
+    let client = client.clone();
+    tokio::spawn(async move { client.shutdown().await })
+}
+
+/// The controller's answer to the goodbye of this number.
+fn farewell(seq: u64) -> Reply {
+    Reply::Farewell(v1::Farewell { seq, ..v1::Farewell::default() })
+}
 
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_reports_everything_and_gives_leases_back() {
@@ -24,10 +36,7 @@ async fn a_shutdown_reports_everything_and_gives_leases_back() {
         async move { group.acquire(Ru::whole(900), 60 * SECOND).await.map(Permit::into_owned) }
     });
     eventually("one waits", || group.state().waiting == 1).await;
-    let ending = tokio::spawn({
-        let client = client.clone();
-        async move { client.shutdown().await }
-    });
+    let ending = beside(&client);
     let refused = waiting.await.unwrap().unwrap_err();
     assert!(matches!(refused, Refused::ShutDown { .. }), "{refused:?}");
     assert!(matches!(group.try_acquire(Ru(1)), Err(Refused::ShutDown { .. })));
@@ -71,10 +80,7 @@ async fn a_goodbye_survives_a_broken_stream() {
     let (client, group) = client_and_group(&fake, GroupSpec::capped(Rate::whole(1_000))).await;
     fake.state().rude = true;
     drop(group.acquire(Ru::whole(5), SECOND).await.unwrap());
-    let ending = tokio::spawn({
-        let client = client.clone();
-        async move { client.shutdown().await }
-    });
+    let ending = beside(&client);
     fake.until("goodbye", |state| state.goodbyes.len() == 1).await;
     fake.go_down();
     fake.state().rude = false;
@@ -131,10 +137,7 @@ async fn a_shutdown_ends_with_the_last_permit_also_with_one_that_took_nothing() 
         let (client, group) = client_and_group(&fake, GroupSpec::capped(Rate::whole(1_000))).await;
         let permit = if owes { group.owe() } else { group.acquire(Ru::whole(1), SECOND).await.unwrap() };
         assert_eq!(client.stats().counts.admitted, 1);
-        let ending = tokio::spawn({
-            let client = client.clone();
-            async move { client.shutdown().await }
-        });
+        let ending = beside(&client);
         sleep(SECOND).await;
         assert!(!ending.is_finished(), "the operation goes on");
         permit.settle_ru(RuParts::flat(Ru::whole(3)));
@@ -173,10 +176,7 @@ async fn a_group_that_wakes_while_its_client_closes_is_reported_and_asks_for_no_
     eventually("both sleep", || client.stats().awake == 0).await;
     let (a, b) = (client.group("a").await.unwrap(), client.group("b").await.unwrap());
     let permit = b.acquire(Ru::whole(1), SECOND).await.unwrap();
-    let ending = tokio::spawn({
-        let client = client.clone();
-        async move { client.shutdown().await }
-    });
+    let ending = beside(&client);
     sleep(SECOND).await;
     let asked = |state: &State| {
         let entries = state.renews.iter().flat_map(|(_, renew)| &renew.entries);
@@ -220,14 +220,11 @@ async fn what_was_charged_after_the_goodbye_is_unconfirmed_and_stays_in_the_jour
     let group = client.group("g").await.unwrap();
     drop(group.acquire(Ru::whole(3), SECOND).await.unwrap());
     fake.state().rude = true;
-    let ending = tokio::spawn({
-        let client = client.clone();
-        async move { client.shutdown().await }
-    });
+    let ending = beside(&client);
     fake.until("goodbye", |state| state.goodbyes.len() == 1).await;
     group.charge_ru(RuParts::flat(Ru::whole(5)));
     let seq = fake.state().goodbyes[0].seq;
-    fake.push(Reply::Farewell(v1::Farewell { seq, ..v1::Farewell::default() }));
+    fake.push(farewell(seq));
     let left = ending.await.unwrap().unconfirmed;
     assert_eq!(left.iter().map(|left| left.ru.clamped()).collect::<Vec<_>>(), [Ru::whole(5)]);
     drop((client, group));
@@ -245,18 +242,15 @@ async fn only_the_answer_to_the_goodbye_ends_a_shutdown() {
     let (client, group) = client_and_group(&fake, GroupSpec::capped(Rate::whole(1_000))).await;
     drop(group.acquire(Ru::whole(3), SECOND).await.unwrap());
     fake.state().rude = true;
-    let ending = tokio::spawn({
-        let client = client.clone();
-        async move { client.shutdown().await }
-    });
+    let ending = beside(&client);
     fake.until("goodbye", |state| state.goodbyes.len() == 1).await;
     let seq = fake.state().goodbyes[0].seq;
     for (other, count) in [(seq - 1, 1), (seq + 1, 2)] {
-        fake.push(Reply::Farewell(v1::Farewell { seq: other, ..v1::Farewell::default() }));
+        fake.push(farewell(other));
         eventually("it is heard", || client.counts().malformed == count).await;
         assert!(!ending.is_finished());
     }
-    fake.push(Reply::Farewell(v1::Farewell { seq, ..v1::Farewell::default() }));
+    fake.push(farewell(seq));
     assert_eq!(ending.await.unwrap().unconfirmed, []);
     assert!(!client.is_connected(), "its session is over");
 }
@@ -289,10 +283,7 @@ async fn a_shutdown_that_begins_without_a_controller_is_heard_by_one_that_comes_
     fake.go_down();
     eventually("the loss is noticed", || !client.is_connected()).await;
     group.charge_ru(RuParts::flat(Ru::whole(5)));
-    let ending = tokio::spawn({
-        let client = client.clone();
-        async move { client.shutdown().await }
-    });
+    let ending = beside(&client);
     sleep(20 * SECOND).await;
     assert!(!ending.is_finished());
     fake.come_back();

@@ -272,19 +272,19 @@ mod tests {
 
     use super::*;
 
-    const KIB: u64 = 1_024;
-    const MIB: u64 = 1_048_576;
+    pub(super) const KIB: u64 = 1_024;
+    pub(super) const MIB: u64 = 1_048_576;
 
-    fn work(kind: StatementKind, rows: u64, sent: u64) -> Work {
+    pub(super) fn work(kind: StatementKind, rows: u64, sent: u64) -> Work {
         Work { kind, rows, sent }
     }
 
-    fn did(read: u64, written: u64, writes: u64) -> Counted {
+    pub(super) fn did(read: u64, written: u64, writes: u64) -> Counted {
         Counted { cpu_ns: 0, read, written, writes }
     }
 
     /// The charge of a statement in a session of its own, with one look: bytes read and bytes written.
-    fn charged(server: Server, work: &Work, did: Counted, seen: u64) -> (u64, u64) {
+    pub(super) fn charged(server: Server, work: &Work, did: Counted, seen: u64) -> (u64, u64) {
         let mut share = Share::new(server);
         share.add(&did);
         share.looked();

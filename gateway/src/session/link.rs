@@ -226,28 +226,13 @@ fn outcome(read: io::Result<usize>) -> io::Result<Read> {
 #[cfg(test)]
 mod tests {
     use tokio::io::AsyncReadExt as _;
-    use tokio::net::{TcpSocket, TcpStream};
 
     use super::*;
+    use crate::session::tests::narrow;
     use crate::tls;
     use crate::upstream::TlsMode;
 
-    /// Both ends of a connection whose sockets hold little.
-    async fn narrow() -> (TcpStream, TcpStream) {
-        let socket = || {
-            let socket = TcpSocket::new_v4().unwrap();
-            socket.set_send_buffer_size(4_096).unwrap();
-            socket.set_recv_buffer_size(4_096).unwrap();
-            socket
-        };
-        let listening = socket();
-        listening.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let listener = listening.listen(1).unwrap();
-        let (near, far) = tokio::join!(socket().connect(listener.local_addr().unwrap()), listener.accept());
-        (near.unwrap(), far.unwrap().0)
-    }
-
-    /// The same under TLS, which the first has asked for.
+    /// Both ends of a narrow connection under TLS, which the first has asked for.
     async fn secured() -> (Stream, Stream) {
         let acceptor = tls::self_signed().unwrap();
         let connector = tls::connector(TlsMode::Require, None).unwrap().unwrap();

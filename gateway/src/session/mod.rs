@@ -10,6 +10,8 @@ mod listening;
 mod outlasting;
 mod pace;
 mod protocol;
+#[cfg(test)]
+pub(crate) mod tests;
 mod waiting;
 mod watching;
 

@@ -5,33 +5,14 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
+use super::tests::{KIB, MIB, charged, did, work};
 use super::*;
-
-const KIB: u64 = 1_024;
-const MIB: u64 = 1_048_576;
-
-fn work(kind: StatementKind, rows: u64, sent: u64) -> Work {
-    Work { kind, rows, sent }
-}
-
-fn did(read: u64, written: u64, writes: u64) -> Counted {
-    Counted { cpu_ns: 0, read, written, writes }
-}
 
 /// The charge of a statement that nobody looked at: bytes read and bytes written.
 fn unseen(server: Server, work: &Work, did: Counted) -> (u64, u64) {
     let mut share = Share::new(server);
     share.add(&did);
     let usage = share.end(work, 0, false, &Unowned::default());
-    (usage.read_bytes, usage.write_bytes)
-}
-
-/// The same with one look at the end, at temporary files of this size.
-fn seen(server: Server, work: &Work, did: Counted, files: u64) -> (u64, u64) {
-    let mut share = Share::new(server);
-    share.add(&did);
-    share.looked();
-    let usage = share.end(work, files, false, &Unowned::default());
     (usage.read_bytes, usage.write_bytes)
 }
 
@@ -70,19 +51,22 @@ fn what_a_look_charged_is_not_charged_again() {
 fn what_is_spilled_explains_neither_the_other_reads_nor_the_other_writes() {
     let select = work(Select, 0, 0);
     // Pages beside temporary files that were read back, and a few calls of the log of others beside them.
-    assert_eq!(seen(Server::Postgres, &select, did(8 * MIB, 10 * MIB, 1_280), 8 * MIB), (16 * MIB, 2 * MIB));
-    assert_eq!(seen(Server::Postgres, &select, did(0, 10 * MIB, 1_026), 8 * MIB), (8 * MIB, 16 * KIB));
+    assert_eq!(
+        charged(Server::Postgres, &select, did(8 * MIB, 10 * MIB, 1_280), 8 * MIB),
+        (16 * MIB, 2 * MIB)
+    );
+    assert_eq!(charged(Server::Postgres, &select, did(0, 10 * MIB, 1_026), 8 * MIB), (8 * MIB, 16 * KIB));
 }
 
 #[test]
 fn what_a_thread_spilled_is_known_by_its_calls() {
     let (select, insert) = (work(Select, 0, 0), work(Insert, 1, 60));
     // All of it was read back.
-    assert_eq!(seen(Server::MariaDb, &select, did(100 * KIB, 100 * KIB, 30), 0), (200 * KIB, 0));
+    assert_eq!(charged(Server::MariaDb, &select, did(100 * KIB, 100 * KIB, 30), 0), (200 * KIB, 0));
     // A change with a few calls has written its log alone.
     let own = 4_096 + 512 + 120;
-    assert_eq!(seen(Server::MariaDb, &insert, did(8 * KIB, 252 * KIB, MANY - 1), 0), (8 * KIB, own));
-    assert_eq!(seen(Server::MariaDb, &insert, did(8 * KIB, 256 * KIB, MANY), 0), (16 * KIB, own));
+    assert_eq!(charged(Server::MariaDb, &insert, did(8 * KIB, 252 * KIB, MANY - 1), 0), (8 * KIB, own));
+    assert_eq!(charged(Server::MariaDb, &insert, did(8 * KIB, 256 * KIB, MANY), 0), (16 * KIB, own));
     // There are no files to look for, so nothing is said by that.
     for (server, block) in [(Server::MariaDb, 4 * KIB), (Server::MySql, 512)] {
         assert_eq!(unseen(server, &select, did(0, 2 * MIB, 2)), (2 * MIB - block, block), "{server:?}");
@@ -92,12 +76,12 @@ fn what_a_thread_spilled_is_known_by_its_calls() {
 #[test]
 fn rows_that_were_changed_explain_what_is_written_whatever_the_text_is() {
     // A query that changes rows: `WITH .. INSERT .. SELECT`.
-    assert_eq!(seen(Server::Postgres, &work(Select, 1_000, 0), did(0, 400 * KIB, 1), 0), (0, 400 * KIB));
+    assert_eq!(charged(Server::Postgres, &work(Select, 1_000, 0), did(0, 400 * KIB, 1), 0), (0, 400 * KIB));
     // What is told of an unknown one is no more than its rows; of one that says nothing all single pages are charged.
     let pages = did(0, 66 * 8 * KIB, 66);
-    assert_eq!(seen(Server::Postgres, &work(Unknown, 1, 0), pages, 0), (0, 8 * KIB + 512));
-    assert_eq!(seen(Server::Postgres, &work(Unknown, 0, 0), pages, 0), (0, 66 * 8 * KIB));
-    assert_eq!(seen(Server::Postgres, &work(Ddl, 0, 0), pages, 0), (0, 66 * 8 * KIB));
+    assert_eq!(charged(Server::Postgres, &work(Unknown, 1, 0), pages, 0), (0, 8 * KIB + 512));
+    assert_eq!(charged(Server::Postgres, &work(Unknown, 0, 0), pages, 0), (0, 66 * 8 * KIB));
+    assert_eq!(charged(Server::Postgres, &work(Ddl, 0, 0), pages, 0), (0, 66 * 8 * KIB));
 }
 
 #[test]

@@ -1,28 +1,20 @@
 //! Sessions with a controller and no database: the tests say what a server would say.
 
 use std::net::Ipv4Addr;
-use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 
 use super::super::captured::{GREETING, LOGIN};
 use super::super::outstanding::PIPELINE_LIMIT;
+use super::super::tests::link::{OK, packet};
 use super::*;
-use crate::govern::tests::{PATIENCE, Stage};
-use crate::keepalive::Keepalive;
+use crate::govern::tests::Stage;
 use crate::seats::Seats;
-use crate::session::Listening;
+use crate::session::tests::{LATER, listening, soon};
 use crate::stream::Stream;
-use crate::upstream::Upstream;
-
-/// OK, with no transaction open.
-const OK: &[u8] = b"\x00\x00\x00\x02\x00\x00\x00";
-/// Longer than the gateway takes for what it must not do yet.
-const LATER: Duration = Duration::from_millis(500);
 
 /// A session, and both of its ends.
 struct Talk {
@@ -32,17 +24,8 @@ struct Talk {
     _closing: watch::Sender<bool>,
 }
 
-fn packet(sequence: u8, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).unwrap().to_le_bytes();
-    [&length[..3], &[sequence], payload].concat()
-}
-
 fn command(code: u8, text: &str) -> Vec<u8> {
     packet(0, &[&[code], text.as_bytes()].concat())
-}
-
-async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
-    timeout(PATIENCE, work).await.unwrap_or_else(|_| panic!("never: {what}"))
 }
 
 /// Reads so many bytes.
@@ -63,18 +46,7 @@ impl Talk {
     async fn new(stage: &Stage) -> Self {
         let ((client, near), (to_server, server)) = (pair().await, pair().await);
         let (closing, closed) = watch::channel(false);
-        let listening = Listening {
-            governor: Arc::clone(&stage.governor),
-            unowned: Arc::default(),
-            upstream: Upstream::parse("mysql://127.0.0.1:1").unwrap(),
-            acceptor: None,
-            connector: None,
-            login_timeout: PATIENCE,
-            keepalive: Keepalive::after(PATIENCE),
-            kills_abandoned: false,
-            complaints: Arc::default(),
-            closing: closed,
-        };
+        let listening = listening(stage, "mysql://127.0.0.1:1", closed);
         let shared = Arc::new(Shared { listening, control: None, self_signed: false, local_infile: true });
         let protocol = MySql::new(Machine::new(shared.settings()), Ipv4Addr::LOCALHOST.into());
         let link = Link::new(Stream::Tcp(near), Stream::Tcp(to_server), false);

@@ -1,24 +1,9 @@
 //! Bytes of statements: what the server is sent for one, and what it answers, whatever the client gets.
 
-use super::link::{Asked, Link, OK, logged_in, logged_in_to, packet, packets};
+use super::link::{Link, OK, ROWS, explain, logged_in, logged_in_to, packet, packets, query};
 use super::step::Event;
-use super::{Command, Decision, Refusal, Settings, captured};
+use super::{Refusal, Settings, captured};
 use crate::session::Side;
-
-const ROWS: [&[u8]; 4] = [b"\x01", b"\x03def", b"\x011", b"\xfe\0\0\x02\0\0\0"];
-
-fn query(sql: &str) -> Vec<u8> {
-    packet(0, &[b"\x03", sql.as_bytes()].concat())
-}
-
-fn explain(asked: &Asked) -> Option<Decision<u64>> {
-    let inner = asked.sql.strip_prefix("explain ru ").map(|inner| inner.as_bytes().to_vec());
-    match (asked.command, inner) {
-        (Command::Prepare, Some(inner)) => Some(Decision::Prepare(9, inner)),
-        (_, Some(inner)) => Some(Decision::Explain(inner)),
-        _ => asked.explained.then_some(Decision::ExplainRun),
-    }
-}
 
 /// Bytes of requests and of responses of the statements that have ended.
 fn bytes(link: &Link) -> Vec<(usize, usize)> {

@@ -1,11 +1,9 @@
 //! The last packet to a client: numbered as the next that the client awaits, and nothing in the middle of another.
 
 use super::captured::{GREETING, LOGIN};
-use super::link::{Asked, Link, OK, logged_in, packet, packets};
-use super::{ClientTls, Command, Decision, ProtocolError, Refusal, Settings};
+use super::link::{Link, OK, ROWS, explain, logged_in, packet, packets};
+use super::{ClientTls, Decision, ProtocolError, Refusal, Settings};
 use crate::session::Side;
-
-const ROWS: [&[u8]; 4] = [b"\x01", b"\x03def", b"\x011", b"\xfe\0\0\x02\0\0\0"];
 
 fn runaway() -> Refusal {
     Refusal { code: 8253, state: *b"HY000", message: "a runaway".into() }
@@ -13,15 +11,6 @@ fn runaway() -> Refusal {
 
 fn number(link: &Link) -> Option<u8> {
     link.machine.farewell(&runaway()).map(|packet| packet[3])
-}
-
-fn explain(asked: &Asked) -> Option<Decision<u64>> {
-    let inner = asked.sql.strip_prefix("explain ru ").map(|inner| inner.as_bytes().to_vec());
-    match (asked.command, inner) {
-        (Command::Prepare, Some(inner)) => Some(Decision::Prepare(9, inner)),
-        (_, Some(inner)) => Some(Decision::Explain(inner)),
-        _ => asked.explained.then_some(Decision::ExplainRun),
-    }
 }
 
 #[test]

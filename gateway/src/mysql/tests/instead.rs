@@ -5,17 +5,12 @@ use tidegate_sql::{Column, Kind, Table, Value};
 use super::super::capability::Capabilities;
 use super::super::frame::Header;
 use super::super::reply::{Reply, Seen};
-use super::link::{Asked, Link, OK, logged_in, packet, packets};
+use super::link::{Asked, Link, OK, ROWS, logged_in, packet, packets, query};
 use super::step::Event;
 use super::{Answer, Command, Decision, Refusal, Settings};
 use crate::session::Side;
 
-const ROWS: [&[u8]; 4] = [b"\x01", b"\x03def", b"\x011", b"\xfe\0\0\x02\0\0\0"];
 const INTERRUPTED: &[u8] = b"\xff\x25\x05#70100Query execution was interrupted";
-
-fn query(sql: &str) -> Vec<u8> {
-    packet(0, &[b"\x03", sql.as_bytes()].concat())
-}
 
 fn runaway() -> Refusal {
     Refusal { code: 8253, state: *b"HY000", message: "a runaway".into() }

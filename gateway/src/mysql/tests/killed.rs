@@ -1,11 +1,10 @@
 //! Interrupts that come at any moment: the client has one error in the right place, or none.
 
-use super::link::{Asked, Link, OK, logged_in, packet, packets};
+use super::link::{Asked, Link, OK, ROWS, logged_in, packet, packets};
 use super::step::Event;
 use super::{Answer, Decision, Refusal, Settings};
 use crate::session::Side;
 
-const ROWS: [&[u8]; 4] = [b"\x01", b"\x03def", b"\x011", b"\xfe\0\0\x02\0\0\0"];
 const INTERRUPTED: &[u8] = b"\xff\x25\x05#70100Query execution was interrupted";
 const TOLD: &[u8] = b"\xff\x3d\x20#HY000a runaway";
 

@@ -182,7 +182,7 @@ impl Link {
 }
 
 /// A packet.
-pub(super) fn packet(sequence: u8, payload: &[u8]) -> Vec<u8> {
+pub(in crate::mysql) fn packet(sequence: u8, payload: &[u8]) -> Vec<u8> {
     let [a, b, c, ..] = payload.len().to_le_bytes();
     [&[a, b, c, sequence], payload].concat()
 }
@@ -193,8 +193,26 @@ pub(super) fn packets(first: u8, payloads: &[&[u8]]) -> Vec<u8> {
     numbered.flat_map(|(payload, index)| packet(first.wrapping_add(index), payload)).collect()
 }
 
+/// A statement as text.
+pub(super) fn query(sql: &str) -> Vec<u8> {
+    packet(0, &[b"\x03", sql.as_bytes()].concat())
+}
+
+/// The payloads of a result of one column and one row.
+pub(super) const ROWS: [&[u8]; 4] = [b"\x01", b"\x03def", b"\x011", b"\xfe\0\0\x02\0\0\0"];
+
+/// Explains what asks for it, also when it is prepared and run.
+pub(super) fn explain(asked: &Asked) -> Option<Decision<u64>> {
+    let inner = asked.sql.strip_prefix("explain ru ").map(|inner| inner.as_bytes().to_vec());
+    match (asked.command, inner) {
+        (Command::Prepare, Some(inner)) => Some(Decision::Prepare(9, inner)),
+        (_, Some(inner)) => Some(Decision::Explain(inner)),
+        _ => asked.explained.then_some(Decision::ExplainRun),
+    }
+}
+
 /// OK, with no transaction open.
-pub(super) const OK: &[u8] = b"\x00\x00\x00\x02\x00\x00\x00";
+pub(in crate::mysql) const OK: &[u8] = b"\x00\x00\x00\x02\x00\x00\x00";
 
 /// A link on which a client has just been let in, with `DEPRECATE_EOF`; nothing heard or sent is kept.
 pub(super) fn logged_in(

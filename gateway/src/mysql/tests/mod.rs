@@ -9,7 +9,7 @@ mod files;
 mod instead;
 mod killed;
 mod limits;
-mod link;
+pub(super) mod link;
 mod logins;
 mod names;
 mod passwords;

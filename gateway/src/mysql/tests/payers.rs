@@ -2,16 +2,12 @@
 
 use super::super::capability::Capabilities;
 use super::super::login::NAME_LIMIT;
-use super::link::{Link, OK, logged_in, packet};
+use super::link::{Link, OK, logged_in, packet, query};
 use super::step::{Event, Login};
 use super::{Decision, Settings};
 use crate::session::Side;
 
 const ERROR: &[u8] = b"\xff\x19\x04#42000Unknown database";
-
-fn query(sql: &str) -> Vec<u8> {
-    packet(0, &[b"\x03", sql.as_bytes()].concat())
-}
 
 /// OK, with another default database among the changes of the session, behind others or not.
 pub(super) fn changed(status: u8, before: &[u8], database: &str) -> Vec<u8> {

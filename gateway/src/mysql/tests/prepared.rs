@@ -1,7 +1,7 @@
 //! Which statement an execution is of: by its number, or as the last that was prepared.
 
 use super::super::capability::Capabilities;
-use super::link::{Asked, Link, OK, logged_in, packet, packets};
+use super::link::{Asked, Link, OK, logged_in, packet, packets, query};
 use super::step::Event;
 use super::{Answer, Command, Decision, Refusal, Settings};
 use crate::session::Side;
@@ -11,10 +11,6 @@ const UNKNOWN: [u8; 3] = [0xff, 0xdb, 0x04];
 
 fn prepare(sql: &str) -> Vec<u8> {
     packet(0, &[b"\x16", sql.as_bytes()].concat())
-}
-
-fn query(sql: &str) -> Vec<u8> {
-    packet(0, &[b"\x03", sql.as_bytes()].concat())
 }
 
 fn naming(code: u8, id: u32) -> Vec<u8> {

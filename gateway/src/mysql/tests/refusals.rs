@@ -1,6 +1,6 @@
 //! Statements that do not go to the server: what the client gets, and when.
 
-use super::link::{Asked, OK, logged_in, packet, packets};
+use super::link::{Asked, OK, logged_in, packet, packets, query};
 use super::step::Event;
 use super::{Answer, Command, Decision, ProtocolError, Refusal, Settings};
 use crate::session::Side;
@@ -13,10 +13,6 @@ fn throttled() -> Decision<u64> {
 
 fn refuse(word: &'static str) -> impl FnMut(&Asked) -> Option<Decision<u64>> {
     move |asked| asked.sql.contains(word).then(throttled)
-}
-
-fn query(sql: &str) -> Vec<u8> {
-    packet(0, &[b"\x03", sql.as_bytes()].concat())
 }
 
 const ERROR: &[u8] = b"\xff\x3c\x20#HY000group batch is throttled; retry in 2 s";

@@ -1,14 +1,10 @@
 //! Whose turn it is: what a client sends too early waits, so that nothing passes for what it is not.
 
 use super::captured::{GREETING, LOGIN};
-use super::link::{Link, OK, logged_in, packet, packets};
+use super::link::{Link, OK, logged_in, packet, packets, query};
 use super::step::Event;
 use super::{PIPELINE_LIMIT, ProtocolError, Settings};
 use crate::session::Side;
-
-fn query(sql: &str) -> Vec<u8> {
-    packet(0, &[b"\x03", sql.as_bytes()].concat())
-}
 
 #[test]
 fn a_command_behind_a_login_waits_until_the_login_has_ended() {

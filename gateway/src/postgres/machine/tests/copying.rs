@@ -1,19 +1,7 @@
 //! Data that is copied in: which `Sync` the server reads over, and what is judged by itself behind it.
 
-use super::line::Line;
+use super::line::{Line, bound, done, sync, whole};
 use super::*;
-
-fn whole(text: &str) -> Vec<u8> {
-    [parse("", text), bind("", ""), execute("")].concat()
-}
-
-fn bound() -> Vec<u8> {
-    [message(b'1', &[]), message(b'2', &[])].concat()
-}
-
-fn done(tag: &str) -> Vec<u8> {
-    message(b'C', format!("{tag}\0").as_bytes())
-}
 
 fn wants_data() -> Vec<u8> {
     message(b'G', b"\0\0\0")
@@ -21,10 +9,6 @@ fn wants_data() -> Vec<u8> {
 
 fn data() -> Vec<u8> {
     message(b'd', b"1\n")
-}
-
-fn sync() -> Vec<u8> {
-    message(b'S', &[])
 }
 
 /// A unit behind the copied data, sent ahead of the server's answer, is one of its own: it is judged, and ends by itself.

@@ -2,6 +2,26 @@
 
 use super::*;
 
+/// Parses, binds and executes a statement without a name.
+pub(super) fn whole(text: &str) -> Vec<u8> {
+    [parse("", text), bind("", ""), execute("")].concat()
+}
+
+/// What the server says of the first two of these.
+pub(super) fn bound() -> Vec<u8> {
+    [message(b'1', &[]), message(b'2', &[])].concat()
+}
+
+/// The end of a statement.
+pub(super) fn done(tag: &str) -> Vec<u8> {
+    message(b'C', format!("{tag}\0").as_bytes())
+}
+
+/// A `Sync`.
+pub(super) fn sync() -> Vec<u8> {
+    message(b'S', &[])
+}
+
 /// A session between them.
 pub(super) struct Line {
     pub(super) machine: Tested,

@@ -1,19 +1,11 @@
 //! Simple queries among messages of the extended protocol, without the `Sync` that would separate them, as pgjdbc sends
 //! them (`preferQueryMode=extendedForPrepared`); and what follows an error before the `Sync`.
 
-use super::line::Line;
+use super::line::{Line, done, whole};
 use super::*;
-
-fn done(tag: &str) -> Vec<u8> {
-    message(b'C', format!("{tag}\0").as_bytes())
-}
 
 fn query(text: &str) -> Vec<u8> {
     message(b'Q', format!("{text}\0").as_bytes())
-}
-
-fn whole(text: &str) -> Vec<u8> {
-    [parse("", text), bind("", ""), execute("")].concat()
 }
 
 /// Both are decided and counted by themselves, and nothing stays behind that would keep the session from being quiet: a

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::line::done;
 use super::*;
 
 /// The client sends this, and the server says that; both in whole.
@@ -14,10 +15,6 @@ fn exchange(machine: &mut Tested, sent: &[u8], said: &[Vec<u8>]) -> Decider {
 
 fn query(text: &str) -> Vec<u8> {
     message(b'Q', format!("{text}\0").as_bytes())
-}
-
-fn done(tag: &str) -> Vec<u8> {
-    message(b'C', format!("{tag}\0").as_bytes())
 }
 
 fn failed() -> Vec<u8> {

@@ -1,11 +1,7 @@
 //! Statements of the gateway's own and the server's, portals and what they stand for.
 
-use super::line::Line;
+use super::line::{Line, sync};
 use super::*;
-
-fn sync() -> Vec<u8> {
-    message(b'S', &[])
-}
 
 fn close(kind: &str) -> Vec<u8> {
     message(b'C', format!("{kind}\0").as_bytes())

@@ -1,23 +1,7 @@
 //! Which statements are judged, what they are counted with, and what ends them.
 
-use super::line::Line;
+use super::line::{Line, bound, done, sync, whole};
 use super::*;
-
-fn whole(text: &str) -> Vec<u8> {
-    [parse("", text), bind("", ""), execute("")].concat()
-}
-
-fn bound() -> Vec<u8> {
-    [message(b'1', &[]), message(b'2', &[])].concat()
-}
-
-fn done(tag: &str) -> Vec<u8> {
-    message(b'C', format!("{tag}\0").as_bytes())
-}
-
-fn sync() -> Vec<u8> {
-    message(b'S', &[])
-}
 
 fn row() -> Vec<u8> {
     message(b'D', b"\0\0")

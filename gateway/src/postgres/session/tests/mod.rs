@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tidegate_client::{Group, Ru, RuParts};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -19,13 +19,12 @@ use super::super::serve::Shared;
 use super::begin;
 use crate::govern::Login;
 use crate::govern::tests::{PATIENCE, Stage, eventually};
-use crate::keepalive::Keepalive;
 use crate::metrics::Sample;
 use crate::postgres::cancel::{CODE, Cancels};
 use crate::seats::Seats;
+use crate::session::tests::{LATER, listening, narrow, soon};
 use crate::session::{End, Listening};
 use crate::stream::Stream;
-use crate::upstream::Upstream;
 
 /// The key of the server's process, which is none of this machine.
 const KEY: &[u8] = b"\x7f\xff\xff\xffkeys";
@@ -64,11 +63,6 @@ fn done(tag: &str) -> Vec<u8> {
     [message(b'C', &[tag.as_bytes(), b"\0"].concat()), READY.to_vec()].concat()
 }
 
-/// Within the patience of a test.
-async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
-    timeout(PATIENCE, work).await.unwrap_or_else(|_| panic!("never: {what}"))
-}
-
 /// Reads exactly this.
 async fn hears(stream: &mut TcpStream, expected: &[u8]) {
     let mut heard = vec![0; expected.len()];
@@ -104,18 +98,7 @@ impl Scene {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let upstream = format!("postgres://{}", listener.local_addr().unwrap());
         let (closing, closed) = watch::channel(false);
-        let mut listening = Listening {
-            governor: Arc::clone(&stage.governor),
-            unowned: Arc::default(),
-            upstream: Upstream::parse(&upstream).unwrap(),
-            acceptor: None,
-            connector: None,
-            login_timeout: PATIENCE,
-            keepalive: Keepalive::after(PATIENCE),
-            kills_abandoned: false,
-            complaints: Arc::default(),
-            closing: closed,
-        };
+        let mut listening = listening(&stage, &upstream, closed);
         change(&mut listening);
         let shared = Arc::new(Shared { listening, cancels: Cancels::default() });
         Self { stage, group, shared, listener, closing }
@@ -137,18 +120,9 @@ impl Scene {
 
     /// One that the server has not answered yet. The client's socket holds little.
     async fn begun(&self, seats: &Arc<Seats>) -> Talk {
-        let socket = || {
-            let socket = TcpSocket::new_v4().unwrap();
-            socket.set_send_buffer_size(4_096).unwrap();
-            socket.set_recv_buffer_size(4_096).unwrap();
-            socket
-        };
-        let clients = socket();
-        clients.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let clients = clients.listen(1).unwrap();
-        let (client, near) = tokio::join!(socket().connect(clients.local_addr().unwrap()), clients.accept());
+        let (client, near) = narrow().await;
         let (to_server, server) = tokio::join!(self.shared.connect(), self.listener.accept());
-        let ends = (Stream::Tcp(near.unwrap().0), to_server.unwrap());
+        let ends = (Stream::Tcp(near), to_server.unwrap());
         let login = Login {
             tenant: "shop".into(),
             user: "root".into(),
@@ -157,7 +131,7 @@ impl Scene {
         let (seat, _) = seats.enter().unwrap();
         let mut session = begin(Arc::clone(&self.shared), ends, login, b"startup", Arc::new(seat));
         let session = tokio::spawn(async move { session.run().await.ok() });
-        let mut talk = Talk { client: client.unwrap(), server: server.unwrap().0, session };
+        let mut talk = Talk { client, server: server.unwrap().0, session };
         hears(&mut talk.server, b"startup").await;
         talk
     }
@@ -201,6 +175,3 @@ impl Talk {
         soon("the session ends", session).await.unwrap()
     }
 }
-
-/// Longer than a peer gets for the last words, for what must not end then.
-const LATER: Duration = Duration::from_millis(500);
