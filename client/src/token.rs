@@ -164,9 +164,14 @@ mod tests {
         {
             assert!(Token::check_endpoint(endpoint).is_ok(), "{endpoint}");
         }
-        for endpoint in
-            ["http://rates.example:7420", "http://10.0.0.1", "http://localhost.example", "nonsense", ""]
-        {
+        for endpoint in [
+            "http://rates.example:7420",
+            "http://10.0.0.1",
+            "http://localhost.example",
+            "http://notlocalhost",
+            "nonsense",
+            "",
+        ] {
             assert!(Token::check_endpoint(endpoint).is_err(), "{endpoint}");
         }
     }

@@ -441,6 +441,20 @@ mod tests {
     }
 
     #[test]
+    fn what_came_before_a_group_that_is_there_again_and_what_is_counted_apart_are_both_left_out() {
+        let (liar, group) = (ClientId(1), GroupId(8));
+        let mut ledger = Ledger::default();
+        ledger.begin_at(NOW, liar, group, charged(10, 1));
+        let lie = charged(Ru::MAX.0 - 10, 1);
+        assert_eq!(ledger.report(NOW, liar, group, &charged(Ru::MAX.0, 2)), Ok(Reported::Apart(lie)));
+        let next = charged(Ru::MAX.0 + 4, 5);
+        assert_eq!(ledger.report(NOW, liar, group, &next), Ok(Reported::Counted(charged(4, 3))));
+        assert_eq!(ledger.accounts(group).collect::<Vec<_>>(), [(liar, charged(4, 3), lie)]);
+        assert_eq!(ledger.charged_by(&[liar].into()), [(group, charged(4, 3))].into());
+        assert_eq!((ledger.total(group), ledger.apart(group)), (charged(4, 3), lie));
+    }
+
+    #[test]
     fn what_no_process_can_use_is_counted_apart_and_once() {
         let (liar, honest, group) = (ClientId(1), ClientId(2), GroupId(7));
         let (lie, next) = (charged(Ru::MAX.0, 1), charged(Ru::MAX.0 + 9, 4));

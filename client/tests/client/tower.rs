@@ -198,6 +198,34 @@ async fn a_request_given_up_half_way_is_charged_for_that_half() {
     assert_eq!(client.shutdown().await.open_permits, 0);
 }
 
+/// What it used until it failed is used.
+#[tokio::test(start_paused = true)]
+async fn a_request_whose_service_fails_is_charged_whether_it_waited_or_not() {
+    let fake = Fake::new();
+    let client = governed(&fake, Rate::whole(10)).await;
+    let fails = tower::service_fn(|request: Request<Body>| async move {
+        request
+            .extensions()
+            .get::<UsageRecorder>()
+            .unwrap()
+            .add(&Usage { read_bytes: 4_096, ..Usage::default() });
+        Err::<http::Response<Body>, _>(std::io::Error::other("the service failed"))
+    });
+    let layer = GovernLayer::new(client.clone()).estimate(Estimate::Fixed(Ru::whole(8)));
+    let mut governed = layer.wait(Duration::from_secs(5)).layer(fails);
+    let group = client.resolve_now("", "").unwrap();
+    for _ in 0..2 {
+        let before = group.consumption();
+        let error = governed.ready().await.unwrap().call(Request::new(Body::empty())).await.unwrap_err();
+        assert_eq!(error.to_string(), "the service failed");
+        let charged = group.consumption().minus(&before).unwrap();
+        assert_eq!((charged.operations, charged.usage.read_bytes), (1, 4_096));
+        // The next one has to wait.
+        drop(group.acquire(Ru::whole(8), Duration::from_secs(5)).await.unwrap());
+    }
+    assert_eq!(client.shutdown().await.open_permits, 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_adaptive_estimate_learns_and_never_grows_past_what_fits() {
     let fake = Fake::new();

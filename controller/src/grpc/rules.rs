@@ -95,3 +95,61 @@ fn part(view: &RulesView, narrowed: &Narrowed, unix_ms: u64, more: bool) -> v1::
         unix_ms,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::sync::mpsc::Receiver;
+    use tokio::time::timeout;
+    use tonic::Extensions;
+
+    use super::*;
+    use crate::statements::testing::{Stage, actor};
+
+    /// In virtual time: far longer than any pause between lists.
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// Reads one list to its end, and does something after its first part; returns the groups in it.
+    async fn list(
+        parts: &mut Receiver<Result<v1::Rules, Status>>,
+        mut after_first: impl FnMut(),
+    ) -> Vec<String> {
+        let (mut names, mut is_first) = (Vec::new(), true);
+        loop {
+            let part = timeout(LONG, parts.recv()).await.expect("a part comes").unwrap().unwrap();
+            names.extend(part.groups.into_iter().map(|rule| rule.group));
+            if !part.more {
+                return names;
+            }
+            if std::mem::take(&mut is_first) {
+                after_first();
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_in_the_middle_of_a_list_is_sent_in_the_next_and_then_no_list_comes() {
+        let stage = Stage::new();
+        let groups = RULES_PART * 3;
+        (0..groups).for_each(|number| stage.ruled(&format!("g-{number:03}"), "", 0));
+        let (peer, mut parts) = Reader::of(&Extensions::new(), &stage.service.metrics);
+        let mut changes = stage.calls().follow_rules().unwrap();
+        let narrowed = Narrowed::default();
+        let read = async {
+            // It is in the part that the peer has taken already.
+            let delete = || {
+                stage.service.definitions().delete_group(&actor(), "g-000", "", 0, false).unwrap();
+            };
+            let first = list(&mut parts, delete).await;
+            assert!(first.len() >= groups - 1, "{}", first.len());
+            let second = list(&mut parts, || {}).await;
+            assert_eq!((second.len(), second[0].as_str()), (groups - 1, "g-001"));
+            let more = timeout(LONG, parts.recv()).await;
+            assert!(more.is_err(), "{more:?}");
+            parts.close();
+        };
+        let (ended, ()) = tokio::join!(run(&stage.service, &mut changes, &narrowed, &peer), read);
+        assert_eq!(ended.message(), gone().message());
+    }
+}

@@ -9,7 +9,7 @@ pub(crate) mod rules;
 pub mod runaways;
 mod statistics;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 pub mod watches;
 
 pub use recent::Range;

@@ -14,19 +14,19 @@ use crate::statements::watches::Watch;
 use crate::store::{RedbStore, Store};
 
 /// A controller by a clock that stands still until a test sets it.
-pub(super) struct Stage {
-    pub(super) service: Service,
-    pub(super) store: Arc<dyn Store>,
+pub(crate) struct Stage {
+    pub(crate) service: Service,
+    pub(crate) store: Arc<dyn Store>,
     now: Arc<AtomicU64>,
     _folder: TempDir,
 }
 
-pub(super) fn actor() -> Actor {
+pub(crate) fn actor() -> Actor {
     Actor::new(None, "test")
 }
 
 impl Stage {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store: Arc<dyn Store> = Arc::new(RedbStore::open(&folder.path().join("store")).unwrap());
         let now = Arc::new(AtomicU64::new(0));
@@ -34,27 +34,27 @@ impl Stage {
         Self { service, store, now, _folder: folder }
     }
 
-    pub(super) fn calls(&self) -> StatementCalls<'_> {
+    pub(crate) fn calls(&self) -> StatementCalls<'_> {
         self.service.statements()
     }
 
-    pub(super) fn pass_ms(&self, ms: u64) {
+    pub(crate) fn pass_ms(&self, ms: u64) {
         self.now.fetch_add(ms * 1_000, Ordering::SeqCst);
     }
 
     /// Starts again with what is in the store, as after a crash.
-    pub(super) fn crash(self) -> Self {
+    pub(crate) fn crash(self) -> Self {
         let service = load(&self.store, &self.now).unwrap();
         Self { service, ..self }
     }
 
     /// Why a start over this store fails.
-    pub(super) fn refused(&self) -> String {
+    pub(crate) fn refused(&self) -> String {
         load(&self.store, &self.now).err().unwrap().to_string()
     }
 
     /// A group whose rule kills statements, and watches them in this way for so long; 0 is for ever.
-    pub(super) fn ruled(&self, name: &str, watch: &str, watch_ms: u64) {
+    pub(crate) fn ruled(&self, name: &str, watch: &str, watch_ms: u64) {
         let limit = v1::QueryLimit {
             rows: 5,
             action: "kill".into(),
@@ -68,7 +68,7 @@ impl Stage {
     }
 
     /// Has a watch that is in no store.
-    pub(super) fn put(&self, id: u64, text: v1::Watch) {
+    pub(crate) fn put(&self, id: u64, text: v1::Watch) {
         self.service.lock().convictions.put(Watch { id, ..Watch::load(&text).unwrap() });
     }
 }
@@ -77,7 +77,7 @@ fn load(store: &Arc<dyn Store>, now: &Arc<AtomicU64>) -> Result<Service, crate::
     Service::load(Arc::clone(store), ServiceConfig::default(), Clock::driven(Arc::clone(now)))
 }
 
-pub(super) fn similar(group: &str, statement: u64) -> v1::Watch {
+pub(crate) fn similar(group: &str, statement: u64) -> v1::Watch {
     v1::Watch {
         group: group.into(),
         r#match: "similar".into(),
@@ -88,7 +88,7 @@ pub(super) fn similar(group: &str, statement: u64) -> v1::Watch {
     }
 }
 
-pub(super) fn conviction(group: &str, statement: u64) -> v1::ConvictRequest {
+pub(crate) fn conviction(group: &str, statement: u64) -> v1::ConvictRequest {
     v1::ConvictRequest {
         gateway: "gw".into(),
         group: group.into(),

@@ -16,7 +16,7 @@ use tidegate_proto::v1::step::Kind;
 use tidegate_proto::v1::{self, ApplyRequest, Prune, Step};
 use tonic::Code;
 
-use crate::support::{Faulty, Lab, MemoryStore, config, group, store_path};
+use crate::support::{Faulty, Lab, MemoryStore, Node, config, group, report, store_path};
 
 fn step(kind: Kind) -> Step {
     Step { kind: Some(kind) }
@@ -153,6 +153,29 @@ async fn what_is_left_out_is_refused_where_it_would_lift_something() {
     assert_eq!(done(&try_apply(&lab, group(named)).unwrap()), [("web", Done::Altered)]);
     // A text need not name a limit that it does not lift.
     assert_eq!(done(&try_apply(&lab, group(text("web"))).unwrap()), [("web", Done::Unchanged)]);
+}
+
+/// The history is kept by ids, and outlives its group.
+#[tokio::test]
+async fn a_group_that_is_new_after_a_change_was_taken_back_is_not_shown_with_the_history_of_a_deleted_one() {
+    let lab = Lab::start().await;
+    let accounts = || lab.running.service().accounts();
+    let mut node = Node::connect(&lab, "node", 1).await.unwrap();
+    let refused = vec![below("one", "", "5"), below("two", "absent", "5")];
+    for (round, (steps, dry_run)) in
+        [(vec![below("dry", "", "5")], true), (refused, false)].into_iter().enumerate()
+    {
+        let [old, new] = ["old", "new"].map(|name| format!("{name}-{round}"));
+        apply(&lab, vec![below(&old, "", "5")]);
+        node.report(vec![report(&old, 1, 3)]).await;
+        accounts().flush().unwrap();
+        assert_eq!(accounts().usage_history(&old, "hour", 0, 0).unwrap().len(), 1);
+        apply(&lab, vec![gone(&old)]);
+        let taken_back = try_apply(&lab, ApplyRequest { steps, dry_run, ..ApplyRequest::default() });
+        assert_eq!(taken_back.is_ok(), dry_run);
+        apply(&lab, vec![below(&new, "", "5")]);
+        assert_eq!(accounts().usage_history(&new, "hour", 0, 0).unwrap(), []);
+    }
 }
 
 #[tokio::test]

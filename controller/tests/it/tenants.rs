@@ -239,6 +239,33 @@ async fn a_tenant_sees_all_that_is_its_own_and_counts_only_that() {
     running.shutdown().await.unwrap();
 }
 
+/// Nothing is bound to it: neither yet, nor any more.
+#[tokio::test]
+async fn a_tenant_without_a_binding_sees_nothing() {
+    let site = site();
+    let running = scene(&site).await;
+    let tenant = channel(&running, site.shown(Some("tenant"))).await.unwrap();
+    let by_rest = channel_to(running.rest_addr.port(), site.shown(Some("tenant"))).await.unwrap();
+    let actor = Actor::new(None, "test");
+    for user in ["", "ann", "bob"] {
+        running.service().definitions().unbind(&actor, "tenant", user).unwrap();
+    }
+    let hidden = |text: &str| !OWN.into_iter().chain([HIDDEN]).any(|name| text.contains(name));
+    for (name, text) in answers(&tenant, "").await {
+        assert!(hidden(&text), "{name}: {text}");
+    }
+    for (route, path) in paths("") {
+        let (_, text) = rest(&by_rest, "GET", &path).await;
+        assert!(hidden(&text), "{route}: {text}");
+    }
+    for of in OWN {
+        for (name, text) in answers(&tenant, of).await {
+            assert!(name == "Admin/ListGroups" || text.starts_with("NotFound "), "{name} of {of}: {text}");
+        }
+    }
+    running.shutdown().await.unwrap();
+}
+
 #[tokio::test]
 async fn a_tenant_by_a_rule_and_by_a_token_sees_what_the_tenant_is_bound_to_that_they_name() {
     let site = site();

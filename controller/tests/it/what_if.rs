@@ -1,5 +1,6 @@
 //! What if: minutes that outlive their day, seconds in memory, and the replay of both by every surface.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -47,6 +48,17 @@ fn tidy(service: &Service, now: &AtomicU64, minutes: u64) {
     }
 }
 
+/// The key of the oldest minute that is stored in full.
+fn oldest_minute(store: &MemoryStore) -> Option<Vec<u8>> {
+    let mut oldest = None;
+    let mut visit = |key: &[u8], _: &[u8]| {
+        oldest = Some(key.to_vec());
+        Ok(ControlFlow::Break(()))
+    };
+    store.scan(Table::Minutes, &[], &mut visit).unwrap();
+    oldest
+}
+
 #[test]
 fn minutes_outlive_their_day_and_starts_and_go_after_ninety() {
     let store = Arc::new(MemoryStore::default());
@@ -61,11 +73,14 @@ fn minutes_outlive_their_day_and_starts_and_go_after_ninety() {
     drop(service);
     let service = started(&store, &now);
     tidy(&service, &now, 10);
-    now.fetch_add(2 * DAY_US, Ordering::Relaxed);
-    tidy(&service, &now, 10);
     // The oldest hour has lost its first minutes when the next start packs it again.
+    now.store(2 * DAY_US + 30 * MINUTE_US, Ordering::Relaxed);
+    tidy(&service, &now, 1);
     drop(service);
+    assert_eq!(oldest_minute(&store), Some(pair_key(begin + 30 * 60, GroupId::DEFAULT)));
     let service = started(&store, &now);
+    tidy(&service, &now, 2);
+    now.fetch_add(DAY_US, Ordering::Relaxed);
     tidy(&service, &now, 10);
     assert_eq!(minutes(&service, 0), [], "the last day is what is usual");
     assert_eq!(minutes(&service, begin), all, "by the minute, from short rows");

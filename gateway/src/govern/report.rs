@@ -148,7 +148,8 @@ mod tests {
     /// A controller that has another statement counted whenever a report comes, and then answers.
     struct Told {
         statements: Arc<Statements>,
-        answers: VecDeque<Result<(), Status>>,
+        /// `None` where it never answers.
+        answers: VecDeque<Option<Result<(), Status>>>,
         began: Instant,
         told: Arc<Mutex<Vec<Report>>>,
     }
@@ -158,12 +159,18 @@ mod tests {
             count(&self.statements, &format!("select a{}", report.seq));
             let templates = report.rows.into_iter().map(|row| row.template).collect();
             self.told.lock().unwrap().push((self.began.elapsed().as_secs(), report.seq, templates));
-            self.answers.pop_front().unwrap()
+            match self.answers.pop_front().unwrap() {
+                Some(answer) => answer,
+                None => std::future::pending().await,
+            }
         }
     }
 
     /// The reports that a controller with these answers gets from a gateway that ends half a period after `periods`.
-    async fn told(periods: u32, answers: impl IntoIterator<Item = Result<(), Status>>) -> Vec<Report> {
+    async fn told(
+        periods: u32,
+        answers: impl IntoIterator<Item = Option<Result<(), Status>>>,
+    ) -> Vec<Report> {
         let (counted, told) = (Arc::new(Statements::default()), Arc::default());
         count(&counted, "select a0");
         let answers = answers.into_iter().collect();
@@ -182,15 +189,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn statements_that_end_while_others_are_told_wait_for_the_next_period() {
-        let told = told(2, [Ok(()), Ok(()), Ok(())]).await;
+        let told = told(2, [Some(Ok(())), Some(Ok(())), Some(Ok(()))]).await;
         let expected = [(2, 1, "SELECT a0"), (4, 2, "SELECT a1"), (5, 3, "SELECT a2")];
         assert_eq!(told, expected.map(|(at, seq, template)| (at, seq, vec![template.to_owned()])));
     }
 
     #[tokio::test(start_paused = true)]
     async fn while_reports_do_not_arrive_one_waits_and_the_next_has_all_that_was_counted_since() {
-        let away = || Err(Status::unavailable("away"));
-        let told = told(4, [away(), away(), away(), Ok(()), Ok(()), Ok(())]).await;
+        let away = || Some(Err(Status::unavailable("away")));
+        let ok = || Some(Ok(()));
+        let told = told(4, [away(), away(), away(), ok(), ok(), ok()]).await;
         let numbers: Vec<_> = told.iter().map(|(at, seq, templates)| (*at, *seq, templates.len())).collect();
         assert_eq!(numbers, [(2, 1, 1), (4, 1, 1), (6, 1, 1), (8, 1, 1), (8, 2, 1), (9, 3, 1)]);
     }
@@ -198,9 +206,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_report_is_repeated_under_its_number_before_anything_newer_unless_it_is_refused() {
         let (away, never) = (Status::unavailable("away"), Status::invalid_argument("never"));
-        let told = told(3, [Err(away), Ok(()), Err(never), Ok(()), Ok(())]).await;
+        let ok = || Some(Ok(()));
+        let told = told(3, [Some(Err(away)), ok(), Some(Err(never)), ok(), ok()]).await;
         let numbers: Vec<_> = told.iter().map(|(at, seq, templates)| (*at, *seq, templates.len())).collect();
         assert_eq!(numbers, [(2, 1, 1), (4, 1, 1), (4, 2, 1), (6, 3, 1), (7, 4, 1)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_report_that_is_not_answered_is_repeated_under_its_number() {
+        let ok = || Some(Ok(()));
+        let told = told(5, [None, ok(), ok(), ok(), ok(), ok()]).await;
+        let numbers: Vec<_> = told.iter().map(|(_, seq, templates)| (*seq, templates.len())).collect();
+        assert_eq!(numbers[..3], [(1, 1), (1, 1), (2, 1)], "{told:?}");
     }
 
     /// Notes when which group's conviction comes, and answers; never, where there is no answer.
