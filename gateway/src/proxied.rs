@@ -72,7 +72,10 @@ fn network(text: &str) -> Result<(IpAddr, u32), NetworkError> {
     let address = IpAddr::from_str(address).map_err(|_| wrong())?;
     let most = if address.is_ipv4() { 32 } else { 128 };
     let bits = bits.map_or(Ok(most), u32::from_str).ok().filter(|bits| *bits <= most).ok_or_else(wrong)?;
-    Ok((address, bits))
+    // Peers with an address of IPv4 are known by that, also where a listener of IPv6 sees them as `::ffff:10.0.0.1`.
+    let canonical = address.to_canonical();
+    let spare = if canonical.is_ipv4() { most - 32 } else { 0 };
+    Ok((canonical, bits.checked_sub(spare).ok_or_else(wrong)?))
 }
 
 /// Reads the header. `None` when it names no client, as for a balancer's own questions whether the gateway is there.
@@ -224,6 +227,14 @@ mod tests {
             ("::2", false),
         ] {
             assert_eq!(networks.contains(address.parse().unwrap()), inside, "{address}");
+        }
+        // An address of IPv4 counts as such, however it is written.
+        for (mapped, plain) in [
+            ("::ffff:10.0.0.0/104", "10.0.0.0/8"),
+            ("::ffff:10.1.2.3", "10.1.2.3"),
+            ("::ffff:0:0/96", "0.0.0.0/0"),
+        ] {
+            assert_eq!(Networks::parse([mapped]), Networks::parse([plain]), "{mapped}");
         }
         assert!(Networks::parse(["0.0.0.0/0"]).unwrap().contains("8.8.8.8".parse().unwrap()));
         assert!(!Networks::default().contains("127.0.0.1".parse().unwrap()));

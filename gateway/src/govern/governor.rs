@@ -285,16 +285,18 @@ fn ends_transaction(template: &Template) -> bool {
 }
 
 impl Request {
-    /// Convicts it if it is watched in `group`; an `Err` is the error for its client.
+    /// Whether it is watched in `group`; an `Err` is the error for its client. A conviction that lets it run is recorded
+    /// once it runs: until then it may be given up, or asked about again.
     fn judge(&mut self, group: &Group) -> Result<(), Denied> {
+        self.convicted = None;
         let case = &self.case;
         let book = case.book.rules.book();
         let text = || case.digest.map(|digest| digest.to_string());
         let Some(watch) = book.watch(group.name(), || fingerprint(&case.template), text) else {
             return Ok(());
         };
-        case.convict(group.name(), &watch.action, Grounds::Watch);
         if watch.action == Action::Kill {
+            case.convict(group.name(), &watch.action, Grounds::Watch);
             case.outcomes.count_throttled(group, &case.template, Duration::ZERO, self.trace());
             return Err(Denied::watched(group.name(), watch.id));
         }
@@ -339,6 +341,9 @@ impl Request {
             traced.admitted(payer.name(), self.estimate, waited, owes);
         }
         let Self { case, convicted, traced, .. } = self;
+        if let Some(action) = &convicted {
+            case.convict(group.name(), action, Grounds::Watch);
+        }
         Running::new(Admitted { case, group, payer, permit, convicted, waited, traced })
     }
 

@@ -157,6 +157,33 @@ async fn what_a_watch_catches_is_recorded_and_what_it_refuses_is_counted_as_such
     assert_eq!(stage.table(refused, &[]).await, [["0", "1"]]);
 }
 
+/// A session that has sent other statements before it asks again after them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watched_statement_that_waits_is_convicted_when_it_runs_and_not_when_it_is_given_up() {
+    let owing = Policy { in_transaction: InTransaction::Owe, ..Policy::default() };
+    let stage = Stage::with(owing, None).await;
+    let (group, text) = (stage.group("own", "").await, "select 2 from b");
+    stage
+        .own(&format!("query watch add resource group own action = cooldown sql text similar to '{text}'"))
+        .await;
+    let waits = async {
+        while !stage.answered(&group, text, false).await.unwrap().cools_down() {
+            yield_now().await;
+        }
+    };
+    timeout(PATIENCE, waits).await.expect("it is watched");
+    let convicted = || stage.metric("convictions_total{action=\"cooldown\"}");
+    assert_eq!(convicted(), 1);
+    lead_into_debt(&group).await;
+    for _ in 0..2 {
+        assert!(matches!(stage.asked(&group, text, false), Admission::Wait(_)));
+    }
+    assert_eq!(convicted(), 1);
+    // Inside a transaction it runs, and owes.
+    assert!(stage.answered(&group, text, true).await.unwrap().cools_down());
+    assert_eq!(convicted(), 2);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_charged_before_the_end_is_not_charged_again_and_nothing_is_left_out() {
     let stage = Stage::new().await;
