@@ -26,6 +26,11 @@ impl Fault {
             Code::ResourceExhausted if says("database space exceeded") => Self::Full(reason),
             // Proposals wait in line; a moment later it takes them.
             Code::ResourceExhausted if says("too many requests") => Self::Unknown(reason),
+            // From 3.6 on: a member that has no vote yet, or that a cluster of its version is not there for. Others
+            // answer.
+            Code::FailedPrecondition if says("not supported for learner") || says("not capable") => {
+                Self::Unknown(reason)
+            }
             Code::OutOfRange if says("has been compacted") => Self::Compacted,
             Code::OutOfRange if says("is a future revision") => Self::Refused(reason),
             Code::InvalidArgument
@@ -64,6 +69,9 @@ mod tests {
             (Code::DeadlineExceeded, "context deadline exceeded"),
             (Code::Internal, "h2 protocol error"),
             (Code::ResourceExhausted, "etcdserver: too many requests"),
+            (Code::Unavailable, "etcdserver: rpc not supported for learner"),
+            (Code::FailedPrecondition, "etcdserver: rpc not supported for learner"),
+            (Code::FailedPrecondition, "etcdserver: not capable"),
             (
                 Code::OutOfRange,
                 "Error, decoded message length too large: found 9 bytes, the limit is: 8 bytes",
