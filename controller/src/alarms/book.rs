@@ -131,10 +131,7 @@ impl Book {
                     events.push(track.say(Change::Raised, key, at));
                 }
                 None if is_due => left_out += 1,
-                Some(said) if track.held == at.now && at.now.since(said) >= REPEAT => {
-                    events.push(track.say(Change::Still, key, at));
-                }
-                _ => {}
+                _ => events.extend(track.repeat(key, at)),
             }
         }
         self.count(at, left_out, &mut events);
@@ -196,13 +193,22 @@ impl Book {
             self.follow(at, &key, &Facts::More { left_out });
         }
         self.resolve(at, |other| *other != key || left_out > 0, events);
-        if let Some(track) = self.tracks.get_mut(&key).filter(|track| track.said.is_none()) {
-            events.push(track.say(Change::Raised, &key, at));
+        if let Some(track) = self.tracks.get_mut(&key) {
+            match track.said {
+                None => events.push(track.say(Change::Raised, &key, at)),
+                Some(_) => events.extend(track.repeat(&key, at)),
+            }
         }
     }
 }
 
 impl Track {
+    /// Says an open alarm again that holds right now, if it is time.
+    fn repeat(&mut self, key: &Key, at: Moment) -> Option<Event> {
+        let is_due = self.held == at.now && self.said.is_some_and(|said| at.now.since(said) >= REPEAT);
+        is_due.then(|| self.say(Change::Still, key, at))
+    }
+
     fn say(&mut self, change: Change, key: &Key, at: Moment) -> Event {
         self.said = Some(at.now);
         let (key, facts) = (key.clone(), self.facts.clone());

@@ -136,6 +136,18 @@ fn a_recovery_begins_and_ends_at_once_and_what_holds_on_is_repeated() {
     assert_eq!(said(&book.look(at(3_602), vec![guarantees(11)])), [""; 0]);
 }
 
+/// A receiver that lost it would not know that others hold beside those that are open.
+#[test]
+fn the_alarm_about_those_that_are_left_out_is_repeated_while_there_are_some() {
+    let mut book = Book::new(THRESHOLDS, 1);
+    let both = || vec![quota(80), Seen { group: "b".to_owned(), ..quota(80) }];
+    assert_eq!(said(&book.look(at(0), both())), ["raised quota_high/a", "raised more"]);
+    assert_eq!(said(&book.look(at(3_599), both())), [""; 0]);
+    assert_eq!(said(&book.look(at(3_600), both())), ["still quota_high/a", "still more"]);
+    assert_eq!(said(&book.look(at(3_601), both())), [""; 0]);
+    assert_eq!(said(&book.look(at(7_200), both())), ["still quota_high/a", "still more"]);
+}
+
 #[test]
 fn beyond_the_bound_one_alarm_says_how_many_are_left_out() {
     let mut book = Book::new(THRESHOLDS, 2);
