@@ -76,9 +76,11 @@ impl Queue {
     pub(super) fn next(&mut self, now: Time) -> (Option<Batch>, usize) {
         let is_old = |entry: &Entry| now.since(entry.at) > MOST_AGE;
         let before = self.len();
-        // A delivery keeps what it has: what is told twice has to be the same.
-        if self.flight.as_ref().is_some_and(|batch| batch.entries.first().is_some_and(is_old)) {
-            self.flight = None;
+        // A delivery keeps what it has: what is told twice has to be the same. So all of it is given up, and what of it
+        // is not old goes into the next one.
+        if let Some(batch) = self.flight.take_if(|batch| batch.entries.first().is_some_and(is_old)) {
+            let young = batch.entries.into_iter().filter(|entry| !is_old(entry));
+            young.rev().for_each(|entry| self.waiting.push_front(entry));
         }
         while self.waiting.front().is_some_and(is_old) {
             self.waiting.pop_front();

@@ -53,6 +53,22 @@ fn what_is_too_old_is_given_up_and_counted() {
     assert_eq!((batch.number, queue.len()), (2, 1));
 }
 
+/// A receiver that was away for a day hears of what is not that old.
+#[test]
+fn what_is_not_old_is_not_given_up_with_the_delivery_that_it_is_in() {
+    let mut queue = Queue::default();
+    queue.push(entry(0, Change::Raised, 1));
+    queue.push(entry(9, Change::Raised, 2));
+    queue.push(entry(9, Change::Raised, 3));
+    queue.next(Time(9));
+    queue.push(entry(10, Change::Resolved, 2));
+    let (Some(batch), 1) = queue.next(Time(MOST_AGE.0 + 1)) else { panic!() };
+    let ids: Vec<_> = batch.entries.iter().map(|entry| (entry.at, entry.of.clone().unwrap().1)).collect();
+    let expected = [(9, 2), (9, 3), (10, 2)].map(|(at, id)| (Time(at), id.to_string()));
+    assert_eq!((batch.number, ids), (2, expected.to_vec()));
+    assert_eq!((batch.due, queue.len()), (Time(MOST_AGE.0 + 1), 3));
+}
+
 /// What is over goes first, then the oldest repetition; what is left says all that holds.
 #[test]
 fn a_queue_that_is_full_keeps_its_bound_and_counts_what_it_drops() {
