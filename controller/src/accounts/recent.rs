@@ -45,15 +45,21 @@ pub(crate) struct Recent {
     groups: BTreeMap<GroupId, Kept>,
     /// The second after those that were looked at.
     next_unix_s: u64,
+    /// The newest minute in which a group had no room. What it had of that minute, some seconds later, is not of those
+    /// seconds.
+    full_unix_s: Option<u64>,
 }
 
 impl Recent {
     /// Goes on with a minute that was open when the controller stopped.
     pub(crate) fn resume(&mut self, bucket: &Bucket, amount: &Total) {
-        if bucket.resolution == Resolution::Minute && self.groups.len() < MAX_SECOND_GROUPS {
-            let seen = Brief::of(amount);
-            let kept = Kept { minute_unix_s: bucket.start_unix_s, seen, seconds: VecDeque::new() };
-            self.groups.insert(bucket.group, kept);
+        if bucket.resolution != Resolution::Minute {
+            return;
+        }
+        if self.groups.len() < MAX_SECOND_GROUPS {
+            self.groups.insert(bucket.group, Kept::from(bucket.start_unix_s, amount));
+        } else {
+            self.full_unix_s = self.full_unix_s.max(Some(bucket.start_unix_s));
         }
     }
 
@@ -70,8 +76,14 @@ impl Recent {
             let has_room = self.groups.len() < MAX_SECOND_GROUPS;
             let kept = match self.groups.entry(bucket.group) {
                 Entry::Occupied(kept) => kept.into_mut(),
+                Entry::Vacant(place) if has_room && self.full_unix_s == Some(bucket.start_unix_s) => {
+                    place.insert(Kept::from(bucket.start_unix_s, amount))
+                }
                 Entry::Vacant(place) if has_room => place.insert(Kept::default()),
-                Entry::Vacant(_) => continue,
+                Entry::Vacant(_) => {
+                    self.full_unix_s = self.full_unix_s.max(Some(bucket.start_unix_s));
+                    continue;
+                }
             };
             kept.see(bucket.start_unix_s, Brief::of(amount), first, second);
         }
@@ -81,7 +93,7 @@ impl Recent {
     fn make_room(&mut self, second: u64) {
         if self.groups.len() >= MAX_SECOND_GROUPS {
             let oldest = second.saturating_sub(SECONDS_KEPT_S);
-            self.groups.retain(|_, kept| kept.seconds.back().is_some_and(|last| last.end() > oldest));
+            self.groups.retain(|_, kept| kept.end() > oldest);
         }
     }
 
@@ -97,6 +109,17 @@ impl Recent {
 }
 
 impl Kept {
+    /// One that goes on with a minute of which nothing is known by the second.
+    fn from(minute_unix_s: u64, amount: &Total) -> Self {
+        Self { minute_unix_s, seen: Brief::of(amount), seconds: VecDeque::new() }
+    }
+
+    /// The end of what is known of it: without seconds, of the minute with which it goes on.
+    fn end(&self) -> u64 {
+        let minute = self.minute_unix_s.saturating_add(Resolution::Minute.seconds());
+        self.seconds.back().map_or(minute, Seconds::end)
+    }
+
     fn see(&mut self, minute_unix_s: u64, amount: Brief, first: u64, second: u64) {
         // A minute before the last one was counted when it was the last.
         if minute_unix_s < self.minute_unix_s {
@@ -218,6 +241,45 @@ mod tests {
             recent.resume(&bucket, &amount);
         }
         assert_eq!(recent.groups.len(), MAX_SECOND_GROUPS);
+    }
+
+    /// Consumption of a minute in one of its seconds would be a peak that never was.
+    #[test]
+    fn a_group_without_room_so_far_begins_with_what_it_uses_from_then_on() {
+        let mut recent = Recent::default();
+        let groups = u32::try_from(MAX_SECOND_GROUPS).unwrap();
+        (0..groups).for_each(|group| seen_of(&mut recent, 6_000, 10 + group, &[(6_000, 1)]));
+        let later = 6_000 + SECONDS_KEPT_S;
+        let minute = later - later % 60;
+        // All have room for a last time.
+        seen(&mut recent, later - 1, &[(minute - 60, 7)]);
+        seen(&mut recent, later, &[(minute - 60, 8), (minute, 40)]);
+        assert_eq!(kept(&recent), []);
+        seen(&mut recent, later + 1, &[(minute, 50)]);
+        assert_eq!(kept(&recent), [], "some seconds of it are not known");
+        seen(&mut recent, later + 2, &[(minute, 53)]);
+        seen_of(&mut recent, later + 2, 3, &[(minute, 5)]);
+        seen(&mut recent, later + 60, &[]);
+        seen_of(&mut recent, later + 61, 4, &[(minute + 60, 6)]);
+        assert_eq!(kept(&recent), [(later + 2, 1, 3)]);
+        let other = recent.of(GroupId(4)).map(|s| (s.start_unix_s, s.amount.total().ru().0));
+        assert_eq!(other.collect::<Vec<_>>(), [(later + 61, 6)], "in the next minute all is known");
+    }
+
+    #[test]
+    fn as_many_groups_as_are_kept_go_on_after_a_restart_with_what_they_use_from_then_on() {
+        let mut recent = Recent::default();
+        let groups = 0..=u32::try_from(MAX_SECOND_GROUPS).unwrap();
+        let amount = Consumption { charged: RuParts::flat(Ru(40)), ..Consumption::default() }.into();
+        for group in groups.clone() {
+            let (resolution, group) = (Resolution::Minute, GroupId(group));
+            recent.resume(&Bucket { resolution, start_unix_s: 60, group }, &amount);
+        }
+        groups.for_each(|group| seen_of(&mut recent, 100, group, &[(60, 45)]));
+        assert_eq!(kept(&recent), [(100, 1, 5)]);
+        let all = recent.groups.values().flat_map(|kept| &kept.seconds);
+        assert!(all.clone().count() == MAX_SECOND_GROUPS);
+        assert!(all.map(|seconds| seconds.amount.total().ru().0).all(|ru| ru == 5));
     }
 
     #[test]
