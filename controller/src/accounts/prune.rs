@@ -31,7 +31,7 @@ const KEPT: [(Table, u64, Resolution); 3] = [
 pub(crate) struct Pruned {
     /// When it was last computed, in seconds since the start.
     at_s: u64,
-    /// Where it is, in seconds since the Unix epoch, by table; `None` before the first time.
+    /// Where it is, in seconds since the Unix epoch, by table; `None` before the first row.
     from: [Option<u64>; KEPT.len()],
     /// Minutes from here on are not packed yet, in seconds since the Unix epoch; a start begins with the oldest. Nothing
     /// is removed before it is packed.
@@ -60,9 +60,9 @@ impl AccountCalls<'_> {
         let mut batch = Batch::new();
         for ((table, kept_s, rows), from) in KEPT.into_iter().zip(&mut pruned.from) {
             let wanted = unix_s.saturating_sub(kept_s);
-            let before = match *from {
-                Some(before) => before,
-                None => self.oldest(table)?.unwrap_or(wanted),
+            // Without a row there is nothing to remove, and nothing but the wall clock to begin with.
+            let Some(before) = from.map_or_else(|| self.oldest(table), |before| Ok(Some(before)))? else {
+                continue;
             };
             let begin = before.saturating_add(passed).min(wanted).max(before);
             *from = Some(begin);

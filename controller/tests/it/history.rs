@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_controller::service::Service;
+use tidegate_controller::clock::Clock;
+use tidegate_controller::service::{Service, ServiceConfig};
 use tidegate_controller::store::records::{CONSUMPTION_BYTES, pair_key};
 use tidegate_controller::store::{Store, Table, Write};
 use tidegate_core::group::GroupId;
@@ -94,4 +95,23 @@ fn a_start_goes_on_with_the_hour_and_the_minute_in_which_the_controller_stopped(
     };
     assert_eq!(amounts("hour"), [Ru::whole(21)]);
     assert_eq!(amounts("minute"), [Ru::whole(5), Ru::whole(16)]);
+}
+
+/// Nothing is known of when the history begins but by the wall clock, which may be put right later.
+#[test]
+fn a_store_without_history_keeps_what_comes_after_a_clock_that_was_ahead() {
+    let store = Arc::new(MemoryStore::default());
+    let (now, wall) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(400 * DAY_US)));
+    let clock = Clock::driven(Arc::clone(&now)).with_wall(Arc::clone(&wall));
+    let service = Service::load(Arc::clone(&store) as _, ServiceConfig::default(), clock).unwrap();
+    service.accounts().tidy().unwrap();
+    wall.store(0, Ordering::Relaxed);
+    let session = service.leasing().hello("node", 1, "test").unwrap();
+    for seq in 1..=3 {
+        tell(&service, &session, seq, 1, i64::try_from(seq).unwrap());
+        service.accounts().flush().unwrap();
+        now.fetch_add(60 * 1_000_000, Ordering::Relaxed);
+        service.accounts().tidy().unwrap();
+    }
+    assert_eq!((rows(&store, Table::Minutes), rows(&store, Table::Hours)), (3, 1));
 }
