@@ -39,12 +39,18 @@ impl AccountCalls<'_> {
         taken.settle(self.service, result)
     }
 
-    /// Packs minutes that are over, drops history that is too old, and folds incarnations that were silent for long.
+    /// Stores everything, packs minutes that are over, drops history that is too old, and folds incarnations that were
+    /// silent for long.
     pub fn tidy(&self) -> Result<(), StoreError> {
         {
             let mut state = self.service.lock();
             state.leasing.tidy_idle();
             state.accounts.tidy_idle(self.service.clock().now());
+        }
+        // An hour is packed once: what of it could not be stored until now is stored before.
+        {
+            let _alone = self.service.flushing();
+            self.flush_alone()?;
         }
         // One transaction, so that an hour costs no commit of its own.
         let mut batch = Batch::new();

@@ -462,10 +462,10 @@ impl Story {
         format!("forget {node}")
     }
 
-    /// Folds what was silent for a week.
+    /// Stores everything, and folds what was silent for a week.
     fn tidy(&mut self) -> String {
         let done = self.service().accounts().tidy();
-        let allowed = self.commits() && {
+        let allowed = self.flushed() && self.commits() && {
             let silent = |(start, known): (&Start, &Known)| {
                 let connected = self.streams.get(start.0).is_some_and(|stream| stream.number == start.1);
                 (!connected && self.now() - known.heard > WEEK).then_some(*start)

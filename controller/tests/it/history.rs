@@ -10,8 +10,9 @@ use tidegate_controller::store::records::{CONSUMPTION_BYTES, pair_key};
 use tidegate_controller::store::{Store, Table, Write};
 use tidegate_core::group::GroupId;
 use tidegate_core::units::Ru;
+use tidegate_core::usage::Total;
 
-use crate::support::{MemoryStore, started, tell};
+use crate::support::{Faulty, MemoryStore, started, tell};
 
 const DAY_US: u64 = 24 * 3_600 * 1_000_000;
 
@@ -114,4 +115,33 @@ fn a_store_without_history_keeps_what_comes_after_a_clock_that_was_ahead() {
         service.accounts().tidy().unwrap();
     }
     assert_eq!((rows(&store, Table::Minutes), rows(&store, Table::Hours)), (3, 1));
+}
+
+/// The disk may have been full for longer than the flush after the end of an hour is waited for.
+#[test]
+fn an_hour_whose_end_is_stored_late_is_packed_with_its_end() {
+    let disk = Arc::new(Faulty::over(Arc::new(MemoryStore::default())));
+    let now = Arc::new(AtomicU64::new(0));
+    let service = started(&disk, &now);
+    let session = service.leasing().hello("node", 1, "test").unwrap();
+    let begin_s = service.clock().unix_ms() / 1_000;
+    assert_eq!(begin_s % 3_600, 0);
+    let reports = |seq, minute: u64, ru| {
+        now.store(minute * 60 * 1_000_000, Ordering::Relaxed);
+        tell(&service, &session, seq, 1, ru);
+        service.accounts().flush().is_ok()
+    };
+    assert!(reports(1, 30, 1));
+    disk.fill(true);
+    assert!(!reports(2, 59, 10) && !reports(3, 62, 100));
+    disk.fill(false);
+    for _ in 0..3 {
+        service.accounts().tidy().unwrap();
+    }
+    // Minutes are kept for a day but in their hour.
+    now.store(25 * 3_600 * 1_000_000, Ordering::Relaxed);
+    let minutes = service.accounts().usage_history("default", "minute", begin_s, begin_s + 3_600).unwrap();
+    let at = |(start, _, amount): &(u64, u64, Total)| ((start - begin_s) / 60, amount.ru());
+    let expected = [(30, Ru::whole(1).into()), (59, Ru::whole(9).into())];
+    assert_eq!(minutes.iter().map(at).collect::<Vec<_>>(), expected);
 }
