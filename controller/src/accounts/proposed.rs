@@ -1,5 +1,6 @@
 //! What a proposed change of a group would have meant since it was proposed, beside what is in force.
 
+use tidegate_core::units::Span;
 use tidegate_proto::v1;
 
 use super::AccountCalls;
@@ -12,7 +13,8 @@ use crate::name::GroupName;
 
 impl AccountCalls<'_> {
     /// The proposal of a group and what was recorded since, under both settings: by the second as long as all seconds are
-    /// kept, then by the minute, from the first whole minute on.
+    /// kept, then by the minute, from the first whole minute on. After a start, which forgets the seconds, by those that
+    /// began earlier.
     ///
     /// # Errors
     /// An unknown group, or one without a proposal; a replay that is too long, or as many at once as there may be.
@@ -28,9 +30,11 @@ impl AccountCalls<'_> {
         let (since, now) = (proposal.message().since_unix_s, self.service.clock().unix_ms() / 1_000);
         let minutes = (Step::Stored(Resolution::Minute), since.div_ceil(60).saturating_mul(60));
         let seconds = (now.saturating_sub(since) < SECONDS_KEPT_S).then_some((Step::Second, since));
+        let started = now.saturating_sub(self.service.clock().uptime().0 / Span::secs(1).0);
+        let mut ways: Vec<(Step, u64)> = seconds.into_iter().chain([minutes]).collect();
+        ways.sort_by_key(|(step, from)| if *step == Step::Second { started.max(*from) } else { *from });
         let (mut notes, mut comparison) = (proposal.notes(), None);
-        // A start forgets the seconds.
-        for (step, from) in seconds.into_iter().chain([minutes]) {
+        for (step, from) in ways {
             match self.replayed(&name, step, &self.range(step, from, 0), asked.clone()) {
                 Err(AdminError::NothingRecorded { .. }) => {}
                 answer => {

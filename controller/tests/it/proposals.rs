@@ -131,6 +131,29 @@ fn a_proposal_is_compared_since_it_was_made_and_begins_again_with_a_change() {
     assert!(actions.contains(&"propose"), "{actions:?}");
 }
 
+/// A start forgets the seconds before it, and what they had belongs to the comparison.
+#[test]
+fn after_a_start_a_proposal_is_compared_by_the_minutes_that_began_before_it() {
+    let store = Arc::new(MemoryStore::default());
+    let now = Arc::new(AtomicU64::new(100 * MINUTE_US));
+    let service = started(&store, &now);
+    alter(&service, "default", "100");
+    propose(&service, "default", "10").unwrap();
+    let mut work = Work { seq: 0, sum: 0 };
+    work.on(&service, &now, 240, 50);
+    let service = started(&store, &now);
+    work.on(&service, &now, 60, 20);
+    let compared = seen(&service, "default").comparison.unwrap();
+    assert_eq!((compared.resolution.as_str(), compared.wanted_ru.as_str()), ("minute", "13200"));
+    // Where nothing of the minutes is kept, what is known by the second is better than nothing.
+    now.fetch_add(40 * SECOND_US, Ordering::Relaxed);
+    alter(&service, "default", "90");
+    let service = started(&store, &now);
+    work.on(&service, &now, 10, 20);
+    let compared = seen(&service, "default").comparison.unwrap();
+    assert_eq!((compared.resolution.as_str(), compared.wanted_ru.as_str()), ("second", "200"));
+}
+
 #[test]
 fn a_deleted_group_takes_its_proposal_along_and_there_are_at_most_a_hundred() {
     let store = Arc::new(MemoryStore::default());
