@@ -122,9 +122,11 @@ impl DefinitionCalls<'_> {
             _ => None,
         });
         let removed: Vec<GroupName> = removed.collect();
+        let evicted = state.convictions.watches().evicted();
         for edit in plan.edits {
             state.apply(now, edit)?;
         }
+        self.service.metrics.watches_evicted.inc_by(state.convictions.watches().evicted() - evicted);
         state.leasing.roll_quotas(now, self.service.clock().unix_us());
         for (client, group, total) in before {
             // An incarnation folded meanwhile reports no more.

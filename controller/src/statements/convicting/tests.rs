@@ -39,6 +39,18 @@ fn what_makes_room_is_counted_once() {
     assert_eq!((metrics.watches_evicted.get(), metrics.runaways_evicted.get()), (3, 3));
 }
 
+#[test]
+fn a_watch_that_makes_room_for_one_of_an_operator_is_counted_too() {
+    let stage = Stage::new();
+    stage.ruled("web", "", 0);
+    fill(&stage, &v1::Watch { source: "gw".into(), ..similar("web", 0) });
+    let metrics = &stage.service.metrics;
+    stage.calls().add_watch(&actor(), &similar("web", 7)).unwrap();
+    assert_eq!(metrics.watches_evicted.get(), 0, "it takes the place of the same statement");
+    stage.calls().add_watch(&actor(), &similar("web", 0xffff_ffff)).unwrap();
+    assert_eq!(metrics.watches_evicted.get(), 1);
+}
+
 /// Each change of the rules sends all of them to all gateways.
 #[test]
 fn gateways_are_told_of_watches_that_change_or_end_and_of_nothing_else() {
