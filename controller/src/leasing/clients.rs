@@ -6,7 +6,7 @@
 //!
 //! Nodes number their starts by the wall clock, in microseconds. A number that is ahead of the controller's clock by
 //! more than a day comes from a wrong clock, or is made up: such a start does not prevent a later one, which replaces
-//! it, and it is folded alone.
+//! it, and it is folded alone. What is replaced stays so when time has reached its number.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,9 +57,19 @@ pub struct Incarnation {
 }
 
 impl Incarnation {
+    /// Whether lower numbers may be of later starts, which are not folded with it.
+    fn folds_alone(&self, unix_ms: u64) -> bool {
+        self.replaced || is_ahead(self.number, unix_ms)
+    }
+
     /// The row of the store.
     pub fn stored(&self) -> StoredClient {
-        StoredClient { name: self.name.clone(), incarnation: self.number, heard_unix_ms: self.heard_unix_ms }
+        StoredClient {
+            name: self.name.clone(),
+            incarnation: self.number,
+            heard_unix_ms: self.heard_unix_ms,
+            replaced: self.replaced,
+        }
     }
 }
 
@@ -72,6 +82,9 @@ pub struct StoredClient {
     pub incarnation: u64,
     /// When it was last heard, in milliseconds since the Unix epoch.
     pub heard_unix_ms: u64,
+    /// Whether a later start with a lower number replaced it. Earlier versions did not store that.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replaced: bool,
 }
 
 /// Why an incarnation is refused.
@@ -159,6 +172,7 @@ impl Clients {
         self.insert(id, &stored.name, stored.incarnation, stored.heard_unix_ms);
         if let Some(client) = self.get_mut(id) {
             client.stored_unix_ms = Some(stored.heard_unix_ms);
+            client.replaced = stored.replaced;
         }
     }
 
@@ -187,11 +201,6 @@ impl Clients {
     ) -> Result<ClientId, ClientError> {
         let ahead = self.make_way(name, number, unix_ms)?;
         let id = self.identify(name, number, unix_ms)?;
-        for other in ahead {
-            if let Some(other) = self.incarnations.get_mut(&other) {
-                other.replaced = true;
-            }
-        }
         let full = self.connected >= MAX_CLIENTS;
         let Some(client) = self.incarnations.get_mut(&id) else {
             return Ok(id);
@@ -205,6 +214,12 @@ impl Clients {
         }
         agent.clone_into(&mut client.agent);
         (client.counted_seq, client.durable_seq) = (0, 0);
+        for other in ahead {
+            if let Some(other) = self.incarnations.get_mut(&other) {
+                // The row that is on disk does not say it.
+                (other.replaced, other.stored_unix_ms) = (true, None);
+            }
+        }
         Ok(id)
     }
 
@@ -217,7 +232,7 @@ impl Clients {
             let others = node.incarnations.iter().filter(|(_, id)| !replaced(id)).map(|(other, _)| *other);
             return Err(refused(others.max().unwrap_or(number)));
         }
-        let newer = node.incarnations.iter().filter(|(other, _)| **other > number);
+        let newer = node.incarnations.iter().filter(|(other, id)| **other > number && !replaced(id));
         if let Some((newest, _)) = newer.clone().rev().find(|(other, _)| !is_ahead(**other, unix_ms)) {
             return Err(refused(*newest));
         }
@@ -274,12 +289,12 @@ impl Clients {
         self.incarnations.get_mut(&id)
     }
 
-    /// Older incarnations of the node of `id`.
+    /// Incarnations of the node of `id` that it follows: lower ones, and those that were replaced.
     pub fn older_siblings(&self, id: ClientId) -> Vec<ClientId> {
         let Some(client) = self.get(id) else { return Vec::new() };
-        let node = self.nodes.get(&client.name);
-        let older = node.into_iter().flat_map(|node| node.incarnations.range(..client.number));
-        older.map(|(_, id)| *id).collect()
+        let others = self.of(&client.name).filter(|(other, _)| *other != id);
+        let older = others.filter(|(_, other)| other.number < client.number || other.replaced);
+        older.map(|(id, _)| id).collect()
     }
 
     /// Other connected incarnations of the node of `id`.
@@ -321,13 +336,13 @@ impl Clients {
         by_silence.into_iter().map(|(_, id)| id).take(excess.min(FOLD_BATCH)).collect()
     }
 
-    /// Forgets an incarnation and all older ones of its node, or only this one if it is ahead of the clock. Returns the
-    /// node, its tombstone, and the forgotten ids.
+    /// Forgets an incarnation and all older ones of its node, or only this one if it is or was ahead of the clock. Returns
+    /// the node, its tombstone, and the forgotten ids.
     pub fn fold(&mut self, id: ClientId, unix_ms: u64) -> Option<(String, Tombstone, Vec<ClientId>)> {
         let client = self.incarnations.get(&id)?;
-        let (name, number) = (client.name.clone(), client.number);
+        let (name, number, alone) = (client.name.clone(), client.number, client.folds_alone(unix_ms));
         let node = self.nodes.get_mut(&name)?;
-        if is_ahead(number, unix_ms) {
+        if alone {
             // The node is kept if there is no room for its tombstone.
             if node.folded_ahead.len() >= MAX_FOLDED_AHEAD {
                 return None;

@@ -89,6 +89,7 @@ impl LeasingCalls<'_> {
         // A process under the identity of another replaces it.
         for older in state.leasing.clients.older_siblings(client) {
             state.leasing.engine.free_parts(older);
+            state.leasing.store_replaced(older);
         }
         state.leasing.heard(client, self.service.clock().now(), unix_ms);
         let (sender, pushes) = mpsc::channel(SESSION_QUEUE);
@@ -165,6 +166,13 @@ impl Leasing {
     /// Whether `session` is the newest stream of its node.
     pub(crate) fn is_current(&self, client: ClientId, session: u64) -> bool {
         self.sessions.get(&client).is_some_and(|slot| slot.session == session)
+    }
+
+    /// Lets the next flush store that an incarnation was replaced, unless its row says so.
+    fn store_replaced(&mut self, older: ClientId) {
+        if self.clients.unstored(older).is_some_and(|stored| stored.replaced) {
+            self.unstored.entry(older).or_default();
+        }
     }
 
     /// The groups that a node was given; `None` where it may ask for all.

@@ -196,3 +196,31 @@ fn what_is_kept_of_a_forgotten_node_until_its_rows_are_folded_is_written_once() 
     service.accounts().tidy().unwrap();
     assert_eq!(counted(&service), Ru::whole(8).into());
 }
+
+/// What a node charges after its clock was put right counts, also when time reaches the number of its wrong start and that
+/// one is folded.
+#[test]
+fn a_node_whose_earlier_start_was_ahead_of_the_clock_runs_on_when_that_one_is_folded() {
+    let day = |now: &AtomicU64, days: u64| now.fetch_add(days * 24 * 3_600 * 1_000_000, Ordering::SeqCst);
+    for crashed in [false, true] {
+        let (mut service, now, store, wrong) = ahead(3 * 24);
+        let number = service.clock().unix_us();
+        let mut session = service.leasing().hello("node", number, "test").unwrap();
+        tell(&service, &session, 1, number, 1);
+        service.accounts().flush().unwrap();
+        day(&now, 3);
+        if crashed {
+            service = started(&store, &now);
+            session = service.leasing().hello("node", number, "test").unwrap();
+        }
+        tell(&service, &session, 2, number, 2);
+        day(&now, 5);
+        service.accounts().tidy().unwrap();
+        tell(&service, &session, 3, number, 4);
+        let again = service.leasing().hello("node", number, "test").unwrap();
+        tell(&service, &again, 1, number, 8);
+        assert_eq!(counted(&service), Ru::whole(5 + 8).into());
+        let known = service.leasing().clients().0;
+        assert!(known.len() == 1 && known[0].incarnation == number && wrong > number, "{known:?}");
+    }
+}

@@ -367,41 +367,60 @@ fn the_bound_of_a_group_includes_what_cut_off_nodes_may_use() {
     assert!(sum > Rate::whole(150), "parts from before count as long as they are out: {sum:?}");
 }
 
+/// The part of the fallback of `web` that a node hears of; each renewal acknowledges the one before.
+fn part(room: &Room, session: &Session, seq: u64) -> Rate {
+    let mut entry = wants("web", 1);
+    entry.ask.as_mut().unwrap().0.acked_seq = seq - 1;
+    let fallback = match room.renews(session, seq, vec![entry]).entries.remove(0).answer {
+        Answer::Grant(Grant::Leased(terms), _) => terms.fallback,
+        Answer::Grant(Grant::Recovering { fallback, .. }, _) => fallback.unwrap(),
+        other => panic!("{other:?}"),
+    };
+    match fallback {
+        Fallback::Part(rate, _) => rate,
+        _ => Rate::ZERO,
+    }
+}
+
 #[test]
 fn a_part_of_a_fallback_is_given_once_it_is_on_disk_and_counts_after_a_crash_and_not_after_a_replacement() {
     let (store, now) = (Arc::new(MemoryStore::default()), Arc::<AtomicU64>::default());
     let service = started(&store, &now);
     let room = Room { service, now: Arc::clone(&now) };
     room.makes(&v1::Group { fallback_total: "90".into(), ..group("web", "1000") });
-    let part = |room: &Room, session: &Session, seq| {
-        let mut entry = wants("web", 1);
-        entry.ask.as_mut().unwrap().0.acked_seq = seq - 1;
-        match room.renews(session, seq, vec![entry]).entries.remove(0).answer {
-            Answer::Grant(Grant::Leased(terms), _) => terms.fallback,
-            Answer::Grant(Grant::Recovering { fallback, .. }, _) => fallback.unwrap(),
-            other => panic!("{other:?}"),
-        }
-    };
-    let of = |fallback: Fallback| match fallback {
-        Fallback::Part(rate, _) => rate,
-        _ => Rate::ZERO,
-    };
     let first = room.hello("node", 1);
-    assert_eq!(of(part(&room, &first, 1)), Rate::ZERO, "a crash would forget it");
+    assert_eq!(part(&room, &first, 1), Rate::ZERO, "a crash would forget it");
     room.service.accounts().flush().unwrap();
-    assert_eq!(of(part(&room, &first, 2)), Rate::whole(90));
+    assert_eq!(part(&room, &first, 2), Rate::whole(90));
     room.service.accounts().flush().unwrap();
     let room = Room { service: started(&store, &now), now };
     let other = room.hello("other", 1);
     for seq in 1..4 {
-        assert_eq!(of(part(&room, &other, seq)), Rate::ZERO, "all of it may be in use");
+        assert_eq!(part(&room, &other, seq), Rate::ZERO, "all of it may be in use");
         room.service.accounts().flush().unwrap();
     }
     // Another process under the first one's identity takes its place.
     let second = room.hello("node", 2);
     let mut parts = Vec::new();
     for seq in 1..4 {
-        parts.push(of(part(&room, &second, seq)));
+        parts.push(part(&room, &second, seq));
+        room.service.accounts().flush().unwrap();
+    }
+    assert!(parts.last().unwrap().0 > 0, "{parts:?}");
+}
+
+/// Its process is gone as surely as one with a lower number.
+#[test]
+fn the_part_of_a_start_that_was_ahead_of_the_clock_is_free_when_the_next_one_replaces_it() {
+    let room = Room::new(&[v1::Group { fallback_total: "90".into(), ..group("web", "1000") }]);
+    let wrong = room.hello("node", u64::MAX);
+    part(&room, &wrong, 1);
+    room.service.accounts().flush().unwrap();
+    assert_eq!(part(&room, &wrong, 2), Rate::whole(90));
+    let right = room.hello("node", room.service.clock().unix_us());
+    let mut parts = Vec::new();
+    for seq in 1..4 {
+        parts.push(part(&room, &right, seq));
         room.service.accounts().flush().unwrap();
     }
     assert!(parts.last().unwrap().0 > 0, "{parts:?}");

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tidegate_core::group::ClientId;
 
 use crate::leasing::clients::{ClientError, Clients, StoredClient, Tombstone};
-use crate::limits::{FOLD_AFTER_MS, MAX_FOLDED_AHEAD, MAX_INCARNATIONS};
+use crate::limits::{FOLD_AFTER_MS, MAX_CLIENTS, MAX_FOLDED_AHEAD, MAX_INCARNATIONS};
 
 /// A moment in 2026, and a start then.
 const NOW_MS: u64 = 1_795_000_000_000;
@@ -13,7 +13,7 @@ const START: u64 = NOW_MS * 1_000;
 const DAY: u64 = 86_400_000_000;
 
 fn row(name: &str, incarnation: u64, heard_unix_ms: u64) -> StoredClient {
-    StoredClient { name: name.to_owned(), incarnation, heard_unix_ms }
+    StoredClient { name: name.to_owned(), incarnation, heard_unix_ms, replaced: false }
 }
 
 fn leaving(clients: &Clients) -> Vec<(ClientId, StoredClient)> {
@@ -132,4 +132,46 @@ fn what_is_forgotten_before_it_was_stored_is_stored_until_its_rows_are_folded() 
     clients.stored_leaving(fresh[2]);
     assert_eq!(leaving(&clients), [rows[0].clone()]);
     assert_eq!(clients.unstored(fresh[1]), None);
+}
+
+/// The node runs on under the lower number, and must be let in again and not be folded with the other.
+#[test]
+fn a_start_that_was_replaced_stays_so_when_time_has_reached_its_number() {
+    let wrong_number = START + 3 * DAY;
+    let mut clients = Clients::new(1);
+    let wrong = clients.hello("a", wrong_number, "x", NOW_MS).unwrap();
+    let right = clients.hello("a", START, "x", NOW_MS).unwrap();
+    assert_eq!(clients.older_siblings(right), [wrong], "it follows that one");
+    clients.disconnect(wrong);
+    let (row, kept) = (clients.unstored(wrong).unwrap(), clients.unstored(right).unwrap());
+    assert!(row.replaced && !kept.replaced);
+    let mut loaded = Clients::new(9);
+    for (id, stored) in [(wrong, row), (right, kept)] {
+        let stored = serde_json::from_slice(&serde_json::to_vec(&stored).unwrap()).unwrap();
+        loaded.load(id, stored);
+    }
+    // A day before the number it does not count as ahead any more.
+    let later_ms = NOW_MS + 5 * DAY / 2_000;
+    for mut clients in [clients, loaded] {
+        assert_eq!(clients.hello("a", START, "x", later_ms), Ok(right));
+        let refused = clients.hello("a", wrong_number, "x", later_ms);
+        assert!(matches!(refused, Err(ClientError::Older { newest: START, .. })), "{refused:?}");
+        let silent_ms = NOW_MS + FOLD_AFTER_MS + 1;
+        assert_eq!(clients.foldable(silent_ms), [wrong]);
+        let folded = clients.fold(wrong, silent_ms);
+        assert_eq!(folded, Some(("a".to_owned(), Tombstone::Only(wrong_number), vec![wrong])));
+        assert_eq!(clients.hello("a", START, "x", silent_ms), Ok(right));
+        assert!(clients.hello("a", START + DAY, "x", silent_ms).is_ok(), "nor is the next one shut out");
+    }
+}
+
+#[test]
+fn a_start_that_is_refused_because_too_many_are_connected_replaces_none() {
+    let mut clients = Clients::new(1);
+    let wrong = clients.hello("a", START + 3 * DAY, "x", NOW_MS).unwrap();
+    for node in 1..MAX_CLIENTS {
+        clients.hello(&format!("n{node}"), START, "x", NOW_MS).unwrap();
+    }
+    assert_eq!(clients.hello("a", START, "x", NOW_MS), Err(ClientError::TooMany));
+    assert_eq!(clients.hello("a", START + 3 * DAY, "x", NOW_MS), Ok(wrong));
 }
