@@ -130,6 +130,14 @@ struct Node {
     incarnations: BTreeMap<u64, ClientId>,
 }
 
+impl Node {
+    /// Refuses all incarnations below this. Those that were refused alone take no room any more.
+    fn refuse_below(&mut self, oldest: u64) {
+        self.oldest = self.oldest.max(oldest);
+        self.folded_ahead = self.folded_ahead.split_off(&self.oldest);
+    }
+}
+
 /// Refuses late reports of folded incarnations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tombstone {
@@ -184,7 +192,8 @@ impl Clients {
             Tombstone::Below(oldest) if is_ahead(oldest, unix_ms) => {
                 node.folded_ahead.insert(oldest.saturating_sub(1));
             }
-            Tombstone::Below(oldest) => node.oldest = oldest,
+            Tombstone::Below(oldest) => node.refuse_below(oldest),
+            Tombstone::Only(number) if number < node.oldest => {}
             Tombstone::Only(number) => {
                 node.folded_ahead.insert(number);
             }
@@ -325,7 +334,8 @@ impl Clients {
     /// Incarnations to fold, because they were silent for long or are too many. At most a batch.
     pub fn foldable(&self, unix_ms: u64) -> Vec<ClientId> {
         let silent = |client: &Incarnation| unix_ms.saturating_sub(client.heard_unix_ms) > FOLD_AFTER_MS;
-        let idle = self.iter().filter(|(_, client)| !client.connected);
+        let idle =
+            self.iter().filter(|(_, client)| !client.connected && self.has_room_to_fold(client, unix_ms));
         let excess = self.incarnations.len().saturating_sub(MAX_INCARNATIONS);
         if excess == 0 {
             let old = idle.filter(|(_, client)| silent(client)).map(|(id, _)| id);
@@ -334,6 +344,13 @@ impl Clients {
         let mut by_silence: Vec<_> = idle.map(|(id, client)| (client.heard_unix_ms, id)).collect();
         by_silence.sort_unstable();
         by_silence.into_iter().map(|(_, id)| id).take(excess.min(FOLD_BATCH)).collect()
+    }
+
+    /// Whether there is room for the tombstone of an incarnation that is folded alone. One without room must not stand
+    /// before others, since it may be long until there is some.
+    fn has_room_to_fold(&self, client: &Incarnation, unix_ms: u64) -> bool {
+        let is_full = |node: &Node| node.folded_ahead.len() >= MAX_FOLDED_AHEAD;
+        !client.folds_alone(unix_ms) || !self.nodes.get(&client.name).is_some_and(is_full)
     }
 
     /// Forgets an incarnation and all older ones of its node, or only this one if it is or was ahead of the clock. Returns
@@ -355,7 +372,7 @@ impl Clients {
         let oldest = number.saturating_add(1);
         let newer = node.incarnations.split_off(&oldest);
         let folded: Vec<ClientId> = std::mem::replace(&mut node.incarnations, newer).into_values().collect();
-        node.oldest = node.oldest.max(oldest);
+        node.refuse_below(oldest);
         folded.iter().for_each(|id| self.remove(*id));
         Some((name, Tombstone::Below(oldest), folded))
     }
@@ -408,8 +425,8 @@ impl Clients {
     /// Whether a node can be forgotten: not too many of its starts that were ahead of the clock are refused already.
     pub fn has_room_to_forget(&self, name: &str, unix_ms: u64) -> bool {
         self.nodes.get(name).is_none_or(|node| {
-            let fresh = node.incarnations.keys().filter(|number| is_early(**number, unix_ms));
-            node.folded_ahead.len() + fresh.count() <= MAX_FOLDED_AHEAD
+            let alone = node.folded_ahead.iter().chain(node.incarnations.keys());
+            alone.filter(|number| is_early(**number, unix_ms)).count() <= MAX_FOLDED_AHEAD
         })
     }
 
@@ -423,12 +440,13 @@ impl Clients {
         let ahead = |number: u64| is_early(number, unix_ms);
         let mut tombstones = Vec::new();
         let forgotten = std::mem::take(&mut node.incarnations);
-        for number in forgotten.keys() {
-            if ahead(*number) {
-                node.folded_ahead.insert(*number);
-                tombstones.push(Tombstone::Only(*number));
-            } else {
-                node.oldest = node.oldest.max(number.saturating_add(1));
+        // Those that time has reached since they were refused alone need no tombstone of their own any more.
+        let all: BTreeSet<u64> = forgotten.keys().chain(&node.folded_ahead).copied().collect();
+        for number in all {
+            if !ahead(number) {
+                node.refuse_below(number.saturating_add(1));
+            } else if node.folded_ahead.insert(number) {
+                tombstones.push(Tombstone::Only(number));
             }
         }
         if node.oldest > 0 {

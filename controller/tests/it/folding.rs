@@ -1,13 +1,15 @@
 //! Incarnations that were silent for long.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_controller::audit::Actor;
 use tidegate_controller::clock::Clock;
 use tidegate_controller::error::AdminError;
+use tidegate_controller::leasing::clients::Tombstone;
 use tidegate_controller::service::{Service, ServiceConfig, Session};
-use tidegate_controller::store::records::{consumption_bytes, ledger_key, put_json, u64_key};
+use tidegate_controller::store::records::{consumption_bytes, ledger_key, put_json, tombstone_of, u64_key};
 use tidegate_controller::store::{RedbStore, Store, Table, Write};
 use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::units::{Ru, RuTotal};
@@ -223,4 +225,26 @@ fn a_node_whose_earlier_start_was_ahead_of_the_clock_runs_on_when_that_one_is_fo
         let known = service.leasing().clients().0;
         assert!(known.len() == 1 && known[0].incarnation == number && wrong > number, "{known:?}");
     }
+}
+
+#[test]
+fn the_tombstone_of_a_single_start_is_removed_when_that_of_all_below_refuses_it() {
+    let (service, now, store, number) = ahead(1);
+    let forgotten = |start: u64, seconds: u64| {
+        let session = service.leasing().hello("node", start, "test").unwrap();
+        service.leasing().disconnect(session.client, session.session);
+        now.fetch_add(seconds * 1_000_000, Ordering::SeqCst);
+        service.accounts().forget_clients(&Actor::new(None, "test"), &["node".to_owned()]).unwrap();
+        let mut tombstones = Vec::new();
+        let mut visit = |key: &[u8], value: &[u8]| {
+            tombstones.push(tombstone_of(key, value)?.1);
+            Ok(ControlFlow::Continue(()))
+        };
+        store.scan(Table::Tombstones, &[], &mut visit).unwrap();
+        tombstones
+    };
+    assert_eq!(forgotten(number, 120), [Tombstone::Only(number)]);
+    let right = service.clock().unix_us();
+    assert_eq!(forgotten(right, 7_200), [Tombstone::Below(number + 1)]);
+    assert!(service.leasing().hello("node", number, "test").is_err());
 }

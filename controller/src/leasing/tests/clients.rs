@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tidegate_core::group::ClientId;
 
 use crate::leasing::clients::{ClientError, Clients, StoredClient, Tombstone};
-use crate::limits::{FOLD_AFTER_MS, MAX_CLIENTS, MAX_FOLDED_AHEAD, MAX_INCARNATIONS};
+use crate::limits::{FOLD_AFTER_MS, FOLD_BATCH, MAX_CLIENTS, MAX_FOLDED_AHEAD, MAX_INCARNATIONS};
 
 /// A moment in 2026, and a start then.
 const NOW_MS: u64 = 1_795_000_000_000;
@@ -165,6 +165,25 @@ fn a_start_that_was_replaced_stays_so_when_time_has_reached_its_number() {
     }
 }
 
+/// A node that starts again and again under a wrong clock must not keep all others from being folded.
+#[test]
+fn starts_for_whose_tombstones_there_is_no_room_do_not_stand_before_others() {
+    let mut clients = Clients::new(1);
+    let fold = |clients: &mut Clients, number: u64| {
+        let wrong = clients.identify("a", START + 999 * DAY + number, NOW_MS).unwrap();
+        clients.fold(wrong, NOW_MS)
+    };
+    let starts = MAX_FOLDED_AHEAD + FOLD_BATCH;
+    let folded = (0..starts as u64).filter(|number| fold(&mut clients, *number).is_some()).count();
+    assert_eq!(folded, MAX_FOLDED_AHEAD);
+    let silent = clients.identify("b", START, NOW_MS).unwrap();
+    let folded = clients.foldable(NOW_MS + FOLD_AFTER_MS + 1);
+    assert_eq!(folded, [silent]);
+    // When time has reached their numbers, they need no tombstone each.
+    let then_ms = NOW_MS + 1_000 * DAY / 1_000;
+    assert_eq!(clients.foldable(then_ms).len(), FOLD_BATCH);
+}
+
 #[test]
 fn a_start_that_is_refused_because_too_many_are_connected_replaces_none() {
     let mut clients = Clients::new(1);
@@ -174,4 +193,31 @@ fn a_start_that_is_refused_because_too_many_are_connected_replaces_none() {
     }
     assert_eq!(clients.hello("a", START, "x", NOW_MS), Err(ClientError::TooMany));
     assert_eq!(clients.hello("a", START + 3 * DAY, "x", NOW_MS), Ok(wrong));
+}
+
+/// A node that is scaled down and up again for years does not run out of room.
+#[test]
+fn starts_that_time_has_reached_take_no_room_of_those_that_are_shut_out_alone() {
+    let mut clients = Clients::new(1);
+    let (number, at_ms) = (|day: u64| START + day * DAY + 60_000_000, |day: u64| NOW_MS + day * DAY / 1_000);
+    let days = 2 * MAX_FOLDED_AHEAD as u64;
+    for day in 0..days {
+        clients.identify("a", number(day), at_ms(day)).unwrap();
+        let (tombstones, _) = clients.forget("a", at_ms(day)).unwrap();
+        let below = day.checked_sub(1).map(|before| Tombstone::Below(number(before) + 1));
+        assert_eq!(
+            tombstones,
+            [Some(Tombstone::Only(number(day))), below].into_iter().flatten().collect::<Vec<_>>()
+        );
+    }
+    for day in [0, days / 2, days - 1] {
+        assert!(clients.identify("a", number(day), at_ms(days)).is_err(), "day {day}");
+    }
+    // Nor do those that a store has from before.
+    let mut loaded = Clients::new(9);
+    loaded.load_tombstone("a".to_owned(), Tombstone::Below(number(days)), at_ms(days));
+    (0..days)
+        .for_each(|day| loaded.load_tombstone("a".to_owned(), Tombstone::Only(number(day)), at_ms(days)));
+    let wrong = loaded.identify("a", u64::MAX, at_ms(days)).unwrap();
+    assert!(loaded.fold(wrong, at_ms(days)).is_some());
 }
