@@ -100,18 +100,27 @@ impl AccountCalls<'_> {
     pub(super) fn with_those_below(&self, name: &GroupName) -> Result<Vec<GroupId>, AdminError> {
         let state = self.service.lock();
         let (catalog, seen) = (state.definitions.catalog(), state.definitions.seen(self.sight));
-        let mut groups = vec![state.definitions.require(self.sight, name)?];
-        let mut at = 0;
-        while let Some(group) = groups.get(at).copied() {
-            let below = catalog.children(group);
-            groups.extend(below.filter(|id| catalog.name(*id).is_some_and(|name| seen.has(name))));
-            at += 1;
-            if groups.len() > MOST_BELOW + 1 {
-                let message = format!(
-                    "{name} has more than {MOST_BELOW} groups below it, too many to replay; ask about one of them"
-                );
-                return Err(AdminError::invalid("group", message));
+        let top = state.definitions.require(self.sight, name)?;
+        let mut groups = vec![top];
+        match seen.names() {
+            // They may be below groups that are not seen.
+            Some(names) => {
+                let ids = names.iter().filter_map(|name| catalog.id(name));
+                groups.extend(ids.filter(|id| *id != top && catalog.path(*id).contains(&top)));
             }
+            None => {
+                let mut at = 0;
+                while let Some(group) = groups.get(at).copied().filter(|_| groups.len() <= MOST_BELOW + 1) {
+                    groups.extend(catalog.children(group));
+                    at += 1;
+                }
+            }
+        }
+        if groups.len() > MOST_BELOW + 1 {
+            let message = format!(
+                "{name} has more than {MOST_BELOW} groups below it, too many to replay; ask about one of them"
+            );
+            return Err(AdminError::invalid("group", message));
         }
         Ok(groups)
     }

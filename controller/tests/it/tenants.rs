@@ -239,6 +239,31 @@ async fn a_tenant_sees_all_that_is_its_own_and_counts_only_that() {
     running.shutdown().await.unwrap();
 }
 
+/// Between both may be groups of others, whose consumption is not the tenant's to see.
+#[tokio::test]
+async fn what_a_tenant_uses_below_a_group_counts_with_it_and_nothing_of_others_does() {
+    let site = site();
+    let running = scene(&site).await;
+    let (definitions, actor) = (running.service().definitions(), Actor::new(None, "test"));
+    let below = |name, parent: &str| v1::Group { parent: parent.into(), ..group(name, "50") };
+    for made in
+        [below("hidden-between", "shop"), below("till", "hidden-between"), below("hidden-till", "shop")]
+    {
+        definitions.create_group(&actor, &made, false).unwrap();
+    }
+    definitions.bind(&actor, "tenant", "till", "till").unwrap();
+    let mut node = hello(&running, site.shown(Some("admin")), "node-2").await.unwrap();
+    node.renew(&["till", "hidden-between", "hidden-till"]).await;
+    for (viewer, groups) in [("tenant", 2), ("admin", 4)] {
+        let mut admin = AdminClient::new(channel(&running, site.shown(Some(viewer))).await.unwrap());
+        let history = v1::UsageHistoryRequest { group: "shop".into(), below: true, ..Default::default() };
+        let history = admin.usage_history(history).await.unwrap().into_inner();
+        let amounts = history.points.into_iter().map(|point| point.amount.unwrap().operations);
+        assert_eq!((history.groups, amounts.sum::<u64>()), (groups, u64::from(groups)), "{viewer}");
+    }
+    running.shutdown().await.unwrap();
+}
+
 /// Nothing is bound to it: neither yet, nor any more.
 #[tokio::test]
 async fn a_tenant_without_a_binding_sees_nothing() {
