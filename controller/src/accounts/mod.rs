@@ -11,6 +11,8 @@ pub(crate) mod packing;
 mod proposed;
 pub(crate) mod prune;
 pub(crate) mod recent;
+#[cfg(test)]
+mod replays_tests;
 pub(crate) mod usage;
 pub mod waited;
 pub mod what_if;
