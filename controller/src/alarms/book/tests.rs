@@ -60,6 +60,19 @@ fn a_group_that_waits_for_long_enough_is_one_alarm_and_one_end() {
 }
 
 #[test]
+fn an_alarm_says_what_was_seen_last_when_it_is_repeated_and_when_it_ends() {
+    let mut book = Book::new(THRESHOLDS, 9);
+    let used = |events: &[Event]| match events {
+        [Event { facts: Facts::Quota { used, .. }, .. }] => *used,
+        _ => panic!("{events:?}"),
+    };
+    assert_eq!(used(&book.look(at(0), vec![quota(80)])), Ru::whole(80));
+    assert_eq!(used(&book.look(at(3_600), vec![quota(90)])), Ru::whole(90));
+    assert_eq!(book.look(at(3_601), vec![quota(95)]), []);
+    assert_eq!(used(&book.look(at(4_000), vec![])), Ru::whole(95));
+}
+
+#[test]
 fn short_waits_are_no_alarm() {
     let mut book = Book::new(THRESHOLDS, 9);
     for second in 0..100 {

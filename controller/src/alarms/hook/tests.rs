@@ -109,6 +109,20 @@ async fn the_last_tries_tell_all_that_waits_until_one_fails() {
     assert!(some.fault().is_some_and(|fault| fault.contains("503")));
 }
 
+/// A stop does not wait for its end, and there is no later try.
+#[tokio::test]
+async fn the_last_tries_are_made_in_a_pause_as_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Clock::driven(Arc::new(AtomicU64::new(0)));
+    let (hook, metrics) = hook(&folder, receiver(1).await, true, clock);
+    push(&hook, 250);
+    for (waiting, delivered) in [(250, 0), (0, 3)] {
+        hook.deliver_last().await;
+        assert_eq!((hook.waiting(), metric(&metrics, DELIVERED)), (waiting, delivered));
+    }
+    assert_eq!(metric(&metrics, FAILED), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_delivery_that_failed_is_tried_again_after_its_pause_and_not_before() {
     let folder = tempfile::tempdir().unwrap();
