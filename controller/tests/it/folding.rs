@@ -5,17 +5,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_controller::audit::Actor;
+use tidegate_controller::check::check;
 use tidegate_controller::clock::Clock;
 use tidegate_controller::error::AdminError;
 use tidegate_controller::leasing::clients::Tombstone;
-use tidegate_controller::service::{Service, ServiceConfig, Session};
+use tidegate_controller::service::{RenewIn, ReportIn, Service, ServiceConfig, Session};
 use tidegate_controller::store::records::{consumption_bytes, ledger_key, put_json, tombstone_of, u64_key};
 use tidegate_controller::store::{RedbStore, Store, Table, Write};
 use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::units::{Ru, RuTotal};
 use tidegate_core::usage::{Consumption, RuParts};
 
-use crate::support::{Faulty, Lab, MemoryStore, Node, charged, report, started, store_path, tell};
+use crate::support::{Faulty, Lab, MemoryStore, Node, charged, group, report, started, store_path, tell};
 
 #[tokio::test]
 async fn silent_incarnations_are_folded_and_report_no_more() {
@@ -247,4 +248,52 @@ fn the_tombstone_of_a_single_start_is_removed_when_that_of_all_below_refuses_it(
     let right = service.clock().unix_us();
     assert_eq!(forgotten(right, 7_200), [Tombstone::Below(number + 1)]);
     assert!(service.leasing().hello("node", number, "test").is_err());
+}
+
+#[test]
+fn a_node_that_could_not_be_forgotten_on_a_full_disk_is_with_the_next_round() {
+    let (now, memory) = (Arc::new(AtomicU64::new(0)), Arc::new(MemoryStore::default()));
+    let disk = Arc::new(Faulty::over(Arc::clone(&memory) as Arc<dyn Store>));
+    let service = started(&disk, &now);
+    let session = service.leasing().hello("node", 1, "test").unwrap();
+    tell(&service, &session, 1, 1, 5);
+    service.accounts().flush().unwrap();
+    service.leasing().disconnect(session.client, session.session);
+    now.fetch_add(60_000_000, Ordering::SeqCst);
+    // The note is written, and the fold is not.
+    disk.full.store(true, Ordering::SeqCst);
+    disk.last.store(1, Ordering::SeqCst);
+    service.accounts().forget_clients(&Actor::new(None, "test"), &["node".to_owned()]).unwrap_err();
+    disk.fill(false);
+    service.accounts().tidy().unwrap();
+    drop(service);
+    let service = started(&memory, &now);
+    assert_eq!((counted(&service), service.leasing().clients().0.len()), (Ru::whole(5).into(), 0));
+    assert!(service.leasing().hello("node", 1, "test").is_err());
+}
+
+/// A row of a node that is gone would make copies of the store damaged.
+#[test]
+fn what_was_counted_apart_goes_with_its_group_before_its_node_is_folded() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, now) = (store_path(&folder), Arc::new(AtomicU64::new(0)));
+    let service = started(&Arc::new(RedbStore::open(&path).unwrap()), &now);
+    let (actor, web) = (Actor::new(None, "test"), group("web", "100"));
+    service.definitions().create_group(&actor, &web, false).unwrap();
+    let session = service.leasing().hello("node", 1, "test").unwrap();
+    let charged = RuParts { write: Ru::whole(1_000_000_000_000), ..RuParts::default() };
+    let total = Ok(Consumption { charged, operations: 1, ..Consumption::default() }.into());
+    let report = ReportIn { group: "web".into(), incarnation: 0, total, waited: Vec::new() };
+    let request = RenewIn { seq: 1, reports: vec![report], ..RenewIn::default() };
+    service.leasing().renew(session.client, session.session, request).unwrap();
+    service.accounts().flush().unwrap();
+    let (rows, _) = service.accounts().usage("web", false).unwrap();
+    assert_eq!(rows[0].apart.operations, 1);
+    service.definitions().delete_group(&actor, "web", "", 0, false).unwrap();
+    service.leasing().disconnect(session.client, session.session);
+    now.fetch_add(120_000_000, Ordering::SeqCst);
+    assert_eq!(service.accounts().forget_clients(&actor, &["node".to_owned()]).unwrap(), [1]);
+    drop(service);
+    let checked = check(&path).unwrap();
+    assert!(checked.is_whole() && checked.leftover == 0, "{checked:?}");
 }

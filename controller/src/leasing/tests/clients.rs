@@ -221,3 +221,15 @@ fn starts_that_time_has_reached_take_no_room_of_those_that_are_shut_out_alone() 
     let wrong = loaded.identify("a", u64::MAX, at_ms(days)).unwrap();
     assert!(loaded.fold(wrong, at_ms(days)).is_some());
 }
+
+#[test]
+fn what_is_folded_before_it_was_stored_is_stored_until_its_rows_are_folded() {
+    let mut clients = Clients::new(1);
+    clients.load(ClientId(5), row("a", 1, 9));
+    let fresh = clients.identify("a", 2, 9).unwrap();
+    let (_, _, folded) = clients.fold(fresh, NOW_MS).unwrap();
+    assert_eq!((folded, leaving(&clients)), (vec![ClientId(5), fresh], vec![(fresh, row("a", 2, 9))]));
+    let wrong = clients.identify("a", u64::MAX, NOW_MS).unwrap();
+    clients.fold(wrong, NOW_MS).unwrap();
+    assert_eq!(leaving(&clients).len(), 2, "nor is one that was folded alone on disk");
+}
