@@ -70,6 +70,14 @@ async fn every_damage_is_named_by_its_place() {
         (put(Table::Meta, b"proof_key", b"short"), "meta proof_key: it has 5 bytes"),
         (put(Table::Meta, b"lineage", b"{"), "meta lineage: "),
         (put(Table::Meta, b"next_group", b"1"), "is not below next_group, so it would be given again"),
+        (
+            put(Table::Meta, b"next_group", b"2"),
+            "its id 2 is not below next_group, so it would be given again",
+        ),
+        (
+            put(Table::Meta, b"next_client", b"1"),
+            "its id 1 is not below next_client, so it would be given again",
+        ),
         (put(Table::Groups, b"x", b"{}"), "groups x: the key is not a group id"),
         (put(Table::Groups, &9_u32.to_be_bytes(), web), "groups 00000009: "),
         (put(Table::Groups, &2_u32.to_be_bytes(), orphan), "groups web: it is below gone, which is missing"),

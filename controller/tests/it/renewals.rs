@@ -9,13 +9,14 @@ use tidegate_controller::clock::Clock;
 use tidegate_controller::leasing::clients::NodeStats;
 use tidegate_controller::name::GroupName;
 use tidegate_controller::service::{
-    Answer, EntryIn, EntryOut, Push, RenewIn, Renewed, Sent, Service, ServiceConfig, Session, SessionError,
-    Silence,
+    Answer, EntryIn, EntryOut, Push, RenewIn, Renewed, ReportIn, Sent, Service, ServiceConfig, Session,
+    SessionError, Silence,
 };
 use tidegate_controller::store::Store;
 use tidegate_core::exchange::{Ask, Grant, LeaseTerms};
 use tidegate_core::group::Fallback;
 use tidegate_core::units::{Rate, Ru, Span, Time};
+use tidegate_core::usage::Consumption;
 use tidegate_proto::v1;
 
 use crate::support::{MemoryStore, group, started};
@@ -288,6 +289,35 @@ fn a_group_that_a_node_was_not_given_says_nothing_of_where_it_demotes_to() {
     let given = BTreeSet::from([GroupName::parse("low").unwrap()]);
     room.service.leasing().confine(session.client, session.session, Arc::new(given));
     assert_eq!(demotes_to(2), None);
+}
+
+#[test]
+fn a_node_that_was_not_given_the_group_to_go_on_in_hears_nothing_of_it() {
+    let low = v1::Group { priority: "low".into(), ..group("low", "10") };
+    let web = v1::Group { demote_to: "low".into(), ..group("web", "1000") };
+    let room = Room::new(&[low, web]);
+    let session = room.hello("node", 1);
+    let given = BTreeSet::from([GroupName::parse("web").unwrap()]);
+    room.service.leasing().confine(session.client, session.session, Arc::new(given));
+    let renewed = room.renews(&session, 1, vec![wants("web", 1)]);
+    assert!(lease(&renewed.entries[0]).rate > Rate::ZERO);
+    assert_eq!(renewed.entries[0].demote_to, None);
+}
+
+/// Its process may go on under a newer stream, with the leases that it has.
+#[test]
+fn the_last_words_on_an_older_stream_end_no_leases_and_count_nothing() {
+    let room = Room::new(&[group("web", "1000")]);
+    let older = room.hello("node", 1);
+    let newer = room.hello("node", 1);
+    room.leased(&newer, 1, wants("web", 10));
+    let total = Ok(Consumption { operations: 7, ..Consumption::default() }.into());
+    let report = ReportIn { group: "web".into(), incarnation: 0, total, waited: Vec::new() };
+    assert_eq!(room.service.leasing().goodbye(older.client, older.session, 9, &[report]), None);
+    assert_eq!(room.leases("web"), 1);
+    assert_eq!(room.service.accounts().usage("web", false).unwrap().0[0].total.operations, 0);
+    assert_eq!(room.service.leasing().goodbye(newer.client, newer.session, 2, &[]), Some(Vec::new()));
+    assert_eq!(room.leases("web"), 0);
 }
 
 #[test]

@@ -289,6 +289,23 @@ fn a_crash_is_recovered_from_for_as_long_as_leases_of_a_removed_group_may_be_out
     assert_eq!((service.metrics.recovering.get(), service.status().recovery), (0, Span(0)));
 }
 
+/// What was known of a group's longer leases goes to the group above it.
+#[test]
+fn leases_of_before_a_group_was_changed_and_then_removed_count_above_it_until_they_end() {
+    let disk = Disk::new();
+    let service = disk.start();
+    create(&service, &lasting("long", 60));
+    let session = service.leasing().hello("node", 1, "test").unwrap();
+    renew(&service, &session, 1, &["long"]);
+    lasts(&service, "long", 2);
+    delete(&service, "long");
+    disk.pass(in_use(5));
+    service.accounts().flush().unwrap();
+    drop(service);
+    let service = disk.start();
+    assert!(service.status().recovery.0 >= in_use(60) - in_use(5), "{}", service.status().recovery);
+}
+
 #[test]
 fn the_longest_lease_is_forgotten_when_the_last_one_has_ended_and_not_before() {
     let disk = Disk::new();
