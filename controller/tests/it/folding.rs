@@ -207,6 +207,7 @@ fn a_node_whose_earlier_start_was_ahead_of_the_clock_runs_on_when_that_one_is_fo
     let day = |now: &AtomicU64, days: u64| now.fetch_add(days * 24 * 3_600 * 1_000_000, Ordering::SeqCst);
     for crashed in [false, true] {
         let (mut service, now, store, wrong) = ahead(3 * 24);
+        service.accounts().flush().unwrap();
         let number = service.clock().unix_us();
         let mut session = service.leasing().hello("node", number, "test").unwrap();
         tell(&service, &session, 1, number, 1);
