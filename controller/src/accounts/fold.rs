@@ -139,12 +139,15 @@ impl AccountCalls<'_> {
     /// Returns the transaction that folds.
     fn folded(&self, folding: &Folding) -> Result<Batch, StoreError> {
         let (mut batch, mut apart) = (Batch::new(), Batch::new());
+        // Those of a fold that was told to have failed, and is on disk, have no rows there: the sums have them.
+        let mut counted = BTreeSet::new();
         for client in &folding.clients {
             let mut visit = |key: &[u8], _: &[u8]| {
                 let (holder, group) = pair_of(Table::Ledger, key)?;
                 if holder != client.0 {
                     return Ok(ControlFlow::Break(()));
                 }
+                counted.insert(*client);
                 batch.push(Write::Delete(Table::Ledger, ledger_key(*client, group)));
                 apart.push(Write::Delete(Table::Apart, ledger_key(*client, group)));
                 Ok(ControlFlow::Continue(()))
@@ -159,10 +162,10 @@ impl AccountCalls<'_> {
             }
             Ok(())
         })?;
-        // All their reports are stored, so memory and disk have the same rows.
+        // All their reports are stored, so memory and disk have the same rows of these.
         let (sums, sums_apart) = {
             let ledger = &self.service.lock().accounts.ledger;
-            (ledger.charged_by(&folding.clients), ledger.apart_by(&folding.clients))
+            (ledger.charged_by(&counted), ledger.apart_by(&counted))
         };
         self.add_to(Table::Folded, group_key, sums, &mut batch)?;
         batch.append(&mut apart);

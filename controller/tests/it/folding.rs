@@ -298,3 +298,34 @@ fn what_was_counted_apart_goes_with_its_group_before_its_node_is_folded() {
     let checked = check(&path).unwrap();
     assert!(checked.is_whole() && checked.leftover == 0, "{checked:?}");
 }
+
+#[test]
+fn what_a_node_charged_counts_once_though_its_fold_was_told_to_have_failed_and_is_on_disk() {
+    // The note, the rows and the fold; the second number is how much of a claim nobody believes.
+    for (written, claim) in [(0, 0), (1, 0), (2, 0), (2, 1_000_000_000_000)] {
+        let (now, memory) = (Arc::new(AtomicU64::new(0)), Arc::new(MemoryStore::default()));
+        let disk = Arc::new(Faulty::over(Arc::clone(&memory) as Arc<dyn Store>));
+        let service = started(&disk, &now);
+        let session = service.leasing().hello("gone", 1, "test").unwrap();
+        tell(&service, &session, 1, 1, 5);
+        tell(&service, &session, 2, 1, 5 + claim);
+        service.leasing().disconnect(session.client, session.session);
+        now.fetch_add(60_000_000, Ordering::SeqCst);
+        let books = |service: &Service| {
+            let (rows, _) = service.accounts().usage("default", false).unwrap();
+            (rows[0].total.charged.write, rows[0].apart.charged.write)
+        };
+        let counted = (Ru::whole(5).into(), Ru::whole(claim).into());
+        disk.unheard.store(true, Ordering::SeqCst);
+        disk.full.store(true, Ordering::SeqCst);
+        disk.last.store(written, Ordering::SeqCst);
+        let actor = Actor::new(None, "test");
+        service.accounts().forget_clients(&actor, &["gone".to_owned()]).unwrap_err();
+        disk.fill(false);
+        service.accounts().tidy().unwrap();
+        service.accounts().flush().unwrap();
+        assert_eq!(books(&service), counted, "{written} commits");
+        drop(service);
+        assert_eq!(books(&started(&memory, &now)), counted, "{written} commits, and a start");
+    }
+}
