@@ -181,6 +181,11 @@ async fn hand_over(
     let service = Arc::clone(running.service());
     let saved = running.hand_over().await;
     leadership.end().await;
+    if saved.is_err() {
+        // Where only an answer was lost, the log is left all the same, of which a beat hears.
+        let asked = Arc::clone(&store);
+        let _ = spawn_blocking(move || asked.beat()).await;
+    }
     if store.has_left() {
         if let Err(error) = saved {
             tracing::warn!(%error, "the log is left in order all the same");

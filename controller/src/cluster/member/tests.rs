@@ -5,6 +5,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tidegate_consensus::etcd::Written;
 use tidegate_consensus::model::{Fault, Model};
+use tidegate_consensus::{Step, Transaction};
 use tidegate_core::group::GroupId;
 use tidegate_proto::v1;
 use tidegate_proto::v1::admin_client::AdminClient;
@@ -17,6 +18,7 @@ use crate::store::records::group_key;
 use crate::store::replicated::Follower;
 use crate::store::replicated::tests::memory::{Memory, Rows};
 use crate::store::replicated::tests::owner;
+use crate::store::replicated::tests::way::{Over, Way};
 use crate::store::{Store as _, Table, Write};
 
 /// Between two beats of such a fence, nothing is noticed.
@@ -260,6 +262,50 @@ async fn one_whose_own_store_failed_at_its_end_did_not_stop_cleanly() {
     store.commit(&[Write::Put(Table::Bindings, b"b".to_vec(), b"b".to_vec())]).unwrap_err();
     let stopped = hand_over(leads, leadership, store).await;
     assert!(matches!(stopped, Err(EndError::Stop(StopError::Store(_)))), "{stopped:?}");
+}
+
+/// A shared store in which something happens as the log is left.
+struct AtTheEnd {
+    model: Arc<Model>,
+    happens: Box<dyn Fn(&Model) + Send + Sync>,
+}
+
+impl Way for AtTheEnd {
+    fn model(&self) -> &Model {
+        &self.model
+    }
+
+    fn before_transaction(&self, transaction: &Transaction) {
+        let says_so = |value: &[u8]| String::from_utf8_lossy(value).contains("\"clean\":true");
+        let leaves =
+            |step: &Step| matches!(step, Step::Put(key, value) if key == b"t/own/0" && says_so(value));
+        if transaction.then.iter().any(leaves) {
+            (self.happens)(&self.model);
+        }
+    }
+}
+
+impl Successor {
+    /// The same with a shared store in which this happens as it leaves the log.
+    fn with_end(self, happens: impl Fn(&Model) + Send + Sync + 'static) -> Self {
+        let (model, happens) = (Arc::clone(&self.model), Box::new(happens));
+        let consensus = Arc::new(Over(Arc::new(AtTheEnd { model, happens })));
+        let place = Arc::<Memory>::clone(&self.place);
+        let follower = Follower::follow(consensus, "t/", place, log_settings(), false).unwrap();
+        let seen = follower.look().unwrap();
+        let store = follower.take(&seen, &owner("a")).unwrap();
+        Self { store, ..self }
+    }
+}
+
+#[tokio::test]
+async fn a_stop_is_clean_also_if_the_answer_to_its_last_batch_was_lost() {
+    let scene = Successor::new(LONG).with_end(|model| model.plan([Some(Fault::Lost)]));
+    let model = Arc::clone(&scene.model);
+    let (leads, leadership, store, _sockets) = running(scene).await;
+    hand_over(leads, leadership, Arc::clone(&store)).await.unwrap();
+    assert!(store.has_left() && !store.is_deposed());
+    assert_eq!(Successor::ends(&model), ["left"]);
 }
 
 #[tokio::test]

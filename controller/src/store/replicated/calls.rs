@@ -14,7 +14,6 @@ use tidegate_core::units::Span;
 use super::super::StoreError;
 use super::keys::{Keys, Range, head_value, shown};
 use super::known;
-use super::owner::named;
 use crate::clock::Clock;
 
 /// Settings of the log.
@@ -95,8 +94,8 @@ impl GaveUp {
 /// Why a write under the guard of `own` did not happen.
 #[derive(Debug)]
 pub(super) enum Unwritten {
-    /// The log has another owner.
-    Deposed(String),
+    /// The record of the log's owner is another one: this.
+    Deposed(Option<Row>),
     /// The key has other content than it had when the write was decided.
     Other(Option<Row>),
     /// No attempt is known to have happened.
@@ -205,9 +204,7 @@ impl Calls {
         match row {
             // An attempt before this one happened, even if the log has another owner by now.
             Some(row) if row.value == put.value => Ok(row.changed),
-            _ if own.as_ref().map_or(0, |own| own.changed) != epoch => {
-                Err(Unwritten::Deposed(named(own.as_ref())))
-            }
+            _ if own.as_ref().map_or(0, |own| own.changed) != epoch => Err(Unwritten::Deposed(own)),
             row => Err(Unwritten::Other(row)),
         }
     }

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use tidegate_consensus::{Guard, Step, Transaction};
+use tidegate_consensus::{Guard, Row, Step, Transaction};
 
 use super::super::{Batch, Store, StoreError, Table, Visit, VisitAll, Write};
 use super::applied::Applied;
@@ -149,13 +149,18 @@ impl ReplicatedStore {
             return Ok(());
         }
         let own = outcome.found.into_iter().next().flatten();
+        self.noted(Err(self.gone(own.as_ref())))
+    }
+
+    /// Why the record of the log's owner is not that of this one any more.
+    fn gone(&self, own: Option<&Row>) -> StoreError {
         let last = Owner { clean: true, ..self.owner.clone() };
-        if own.as_ref().is_some_and(|row| Owner::read(&row.value).is_ok_and(|owner| owner == last)) {
-            // The last batch is stored, and its commit is about to hear of it.
+        if own.is_some_and(|row| Owner::read(&row.value).is_ok_and(|owner| owner == last)) {
+            // The last batch is stored, and its commit is about to hear of it, or has lost the answer.
             self.leaves_behind();
-            return Err(StoreError::Left);
+            return StoreError::Left;
         }
-        self.noted(Err(StoreError::Deposed { by: named(own.as_ref()) }))
+        StoreError::Deposed { by: named(own) }
     }
 
     /// Shows with a beat, and with all further ones, that this owner is about to leave the log: followers look for that
@@ -183,7 +188,10 @@ impl ReplicatedStore {
         match self.calls.put(self.epoch, &self.calls.keys.own(), &put) {
             Ok(_) => {}
             Err(Unwritten::Failed(error)) => return Err(error.told("leave the log")),
-            Err(error) => return self.noted(Err(self.unwritten(error))),
+            Err(error) => match self.unwritten(error) {
+                StoreError::Left => {}
+                error => return self.noted(Err(error)),
+            },
         }
         self.leaves_behind();
         Ok(())
@@ -332,7 +340,7 @@ impl ReplicatedStore {
 
     fn unwritten(&self, error: Unwritten) -> StoreError {
         match error {
-            Unwritten::Deposed(by) => StoreError::Deposed { by },
+            Unwritten::Deposed(own) => self.gone(own.as_ref()),
             Unwritten::Failed(error) => error.told("log a change"),
             Unwritten::Other(_) => StoreError::Parted {
                 reason: format!("a segment of epoch {} is not what this controller wrote", self.epoch),

@@ -88,7 +88,7 @@ pub(super) fn remove(calls: &Calls, epoch: u64, written: &Written) -> Result<(),
 
 fn unwritten(key: &[u8], error: Unwritten) -> StoreError {
     match error {
-        Unwritten::Deposed(by) => StoreError::Deposed { by },
+        Unwritten::Deposed(own) => StoreError::Deposed { by: named(own.as_ref()) },
         Unwritten::Failed(error) => error.told("write a checkpoint"),
         Unwritten::Other(_) => StoreError::Shared {
             operation: "write a checkpoint",

@@ -29,6 +29,9 @@ fn has(store: &dyn Store, key: &[u8]) -> bool {
     rows(store).contains_key(&(Table::Ledger, key.to_vec()))
 }
 
+/// What an owner does next.
+type Next = fn(&ReplicatedStore) -> Result<(), StoreError>;
+
 /// Fills the log, and makes a checkpoint of it.
 fn filled(store: &ReplicatedStore, round: u8) {
     for key in 0..40_u8 {
@@ -253,5 +256,22 @@ fn rows_of_other_tables_with_the_keys_of_a_file_are_shared_and_shown() {
         };
         store.copy(visit_all).unwrap();
         assert_eq!((shown, afresh(&model).contains_key(&(table, key.to_vec()))), (2, true));
+    }
+}
+
+#[test]
+fn an_owner_that_did_not_hear_of_its_last_batch_has_left_and_is_deposed_by_nobody() {
+    let commit: Next = |store| store.commit(&ledger(b"z"));
+    for next in [commit, ReplicatedStore::beat, ReplicatedStore::leave] {
+        let model = model();
+        let store = impatient(&model, &Memory::new());
+        model.plan([Some(Fault::Lost)]);
+        store.commit_last(&ledger(b"last")).unwrap_err();
+        assert!(!store.has_left());
+        let done = next(&store);
+        assert!(matches!(done, Ok(()) | Err(StoreError::Left)), "{done:?}");
+        assert!(store.has_left() && !store.is_deposed());
+        store.leave().unwrap();
+        assert_eq!(afresh(&model).into_keys().collect::<Vec<_>>(), [(Table::Ledger, b"last".to_vec())]);
     }
 }
