@@ -362,7 +362,11 @@ impl Turns {
         }
         self.announce(&store, running.service(), fence).await;
         let sockets = match end {
-            Ended::Stopped => None,
+            Ended::Stopped => {
+                // Nothing is to wait here for the listeners of a next role.
+                drop(sockets);
+                None
+            }
             Ended::Deposed | Ended::Drained => Some(sockets),
         };
         hand_over(running, leadership, store).await?;

@@ -1,5 +1,8 @@
 //! How a controller of a cluster ends its roles: the listeners of a standby, and a leadership that is left or lost.
 
+use std::io::ErrorKind;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -306,6 +309,28 @@ async fn a_stop_is_clean_also_if_the_answer_to_its_last_batch_was_lost() {
     hand_over(leads, leadership, Arc::clone(&store)).await.unwrap();
     assert!(store.has_left() && !store.is_deposed());
     assert_eq!(Successor::ends(&model), ["left"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_connects_to_a_leader_that_stops_is_refused_while_that_goes_on() {
+    let scene = Successor::new(LONG);
+    let (refused, addresses) = (Arc::new(AtomicBool::new(false)), scene.sockets.addresses());
+    let noted = Arc::clone(&refused);
+    // Its listeners close beside this. With open sockets that would never be seen.
+    let scene = scene.with_end(move |_| {
+        let until = Instant::now() + Duration::from_secs(20);
+        let is_refused = |address: &SocketAddr| {
+            let connected = TcpStream::connect_timeout(address, Duration::from_secs(1));
+            connected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+        };
+        while !noted.load(Ordering::Relaxed) && Instant::now() < until {
+            noted.store(addresses.iter().all(is_refused), Ordering::Relaxed);
+            std::thread::yield_now();
+        }
+    });
+    scene.stopping.send_replace(true);
+    assert!(scene.lead().await.unwrap().is_none());
+    assert!(refused.load(Ordering::Relaxed), "nodes wait here for a controller that is gone");
 }
 
 #[tokio::test]
