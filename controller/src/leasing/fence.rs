@@ -120,7 +120,7 @@ impl Fence {
         }
         let is_cut_off = |span: Span| self.confirmed.is_none_or(|confirmed| now.since(confirmed) >= span);
         let cut_off = self.span.filter(|span| is_cut_off(*span)).map(Silence::CutOff);
-        cut_off.or(self.has_left.then_some(Silence::Left))
+        self.has_left.then_some(Silence::Left).or(cut_off)
     }
 
     /// Leaves what was granted to the next controller: from now on nothing is.
@@ -245,6 +245,8 @@ mod tests {
         assert_eq!(fence.silence(Time(100)), Some(Silence::Left));
         fence.beat_stored(Time(3_000_000));
         assert_eq!(fence.silence(Time(3_000_001)), Some(Silence::Left));
+        // Nor does it become one that may lead again, when beats have ended for its fence.
+        assert_eq!(fence.silence(Time(9_000_000)), Some(Silence::Left));
     }
 
     #[test]
