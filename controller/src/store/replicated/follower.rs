@@ -192,7 +192,14 @@ impl Follower {
     fn compare(&mut self) -> Result<(), StoreError> {
         let Some(mut comparing) = self.comparing.take() else { return Ok(()) };
         if comparing.is_ready(!self.calls.settings.hashes_beside)? {
-            let newest = newest(&self.calls)?.map(|(checkpoint, _)| checkpoint);
+            let newest = match newest(&self.calls) {
+                Ok(newest) => newest.map(|(checkpoint, _)| checkpoint),
+                Err(error) => {
+                    // The next call compares.
+                    self.comparing = Some(comparing);
+                    return Err(error);
+                }
+            };
             match (comparing.with(newest.as_ref()), newest) {
                 (Compared::Over, _) => return Ok(()),
                 (Compared::Differs, Some(Checkpoint { n, .. })) => {

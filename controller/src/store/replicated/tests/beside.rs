@@ -1,16 +1,20 @@
 //! Hashes that are made beside all else, and what they are compared with.
 
 use std::ops::ControlFlow;
+use std::sync::Mutex;
 use std::thread::yield_now;
 
-use tidegate_consensus::model::Model;
+use tidegate_consensus::Step;
+use tidegate_consensus::model::{Fault, Model};
 
 use super::super::super::{Store as _, StoreError};
 use super::super::checkpoint::{Checkpoint, Content, Pager};
 use super::super::comparing::{Compared, Comparing};
+use super::super::keys::Keys;
 use super::memory::Memory;
-use super::rules::{model, taken};
+use super::rules::{Meanwhile, model, taken};
 use super::slow::Slow;
+use super::way::Over;
 use super::*;
 
 fn filled() -> Arc<Slow> {
@@ -92,4 +96,24 @@ fn a_follower_goes_on_while_its_rows_are_hashed_and_hears_of_what_differs() {
         assert_eq!(matches!(compared, Err(StoreError::Differs { .. })), differs, "{compared:?}");
         assert_eq!(compared.is_ok(), !differs, "{compared:?}");
     }
+}
+
+#[test]
+fn rows_are_compared_also_where_the_checkpoint_could_not_be_read_at_first() {
+    let (model, place) = (model(), Memory::new());
+    let store = taken(&model, &Memory::new(), "a");
+    for key in 0..40_u8 {
+        store.commit(&[put(Table::Groups, &[key], &[7; 100])]).unwrap();
+    }
+    let step = |keys: &Keys, step: &Step| matches!(step, Step::Get(key) if *key == keys.checkpoint());
+    let away = Arc::new(Meanwhile { model: Arc::clone(&model), step, before: Mutex::default() });
+    let mut follower = follow(Arc::new(Over(Arc::clone(&away))), &place).unwrap();
+    place.store().commit(&[put(Table::Ledger, b"more", b"1")]).unwrap();
+    assert!(store.checkpoint_if_due().unwrap());
+    // As long as it is patient.
+    *away.before.lock().unwrap() = Some(Box::new(move || model.plan([Some(Fault::Away); 3])));
+    let error = follower.catch_up().unwrap_err();
+    assert!(matches!(error, StoreError::Shared { .. }), "{error}");
+    let error = follower.catch_up().unwrap_err();
+    assert!(matches!(error, StoreError::Differs { .. }), "{error}");
 }
