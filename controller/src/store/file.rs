@@ -404,6 +404,28 @@ mod tests {
         assert_eq!(store.get(Table::Groups, &keys).unwrap(), [Some(b"1".to_vec()), Some(b"2".to_vec())]);
     }
 
+    #[test]
+    fn a_commit_whose_number_cannot_be_noted_is_one_all_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = RedbStore::open(&folder.path().join("store")).unwrap();
+        // No file can be where a folder is.
+        fs::create_dir(folder.path().join("store.commit")).unwrap();
+        for value in [b"1", b"2"] {
+            store.commit(&[put(Table::Groups, b"a", value)]).unwrap();
+            assert_eq!(store.get(Table::Groups, &[b"a".to_vec()]).unwrap(), [Some(value.to_vec())]);
+        }
+    }
+
+    #[test]
+    fn what_a_start_that_was_cut_off_left_of_a_new_store_is_in_nobodys_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, part) = (folder.path().join("store"), folder.path().join("store.new"));
+        fs::write(&part, "a part of a store").unwrap();
+        let store = RedbStore::open(&path).unwrap();
+        store.commit(&[put(Table::Groups, b"a", b"1")]).unwrap();
+        assert!(path.exists() && !part.exists());
+    }
+
     /// A disk in memory on which writes fail after so many more.
     #[derive(Clone, Debug)]
     struct Failing {

@@ -93,6 +93,7 @@ mod tests {
     use redb::backends::InMemoryBackend;
     use redb::{DatabaseError, StorageBackend};
 
+    use super::super::blocks::Watched;
     use super::*;
 
     /// Memory that panics from some moment on, as redb does on pages that make no sense.
@@ -138,6 +139,21 @@ mod tests {
     fn open(broken: &Arc<AtomicBool>) -> Option<Result<Guarded, DatabaseError>> {
         let medium = Brittle { memory: InMemoryBackend::new(), broken: Arc::clone(broken) };
         Guarded::open(|| Database::builder().create_with_backend(medium))
+    }
+
+    #[test]
+    fn what_was_read_beside_damage_is_no_answer() {
+        let blocks = Arc::new(Blocks::default());
+        let database = Guarded::open(|| Database::builder().create_with_backend(InMemoryBackend::new()));
+        let guarded = database.unwrap().unwrap().watched(Arc::clone(&blocks));
+        assert_eq!(guarded.call("count", |_| Ok(5)).unwrap(), 5);
+        let memory = InMemoryBackend::new();
+        memory.set_len(4_096).unwrap();
+        // A block that nobody has seen when all had been read.
+        blocks.close();
+        Watched::new(memory, blocks).read(0, &mut [0; 10]).unwrap_err();
+        let count = guarded.call("count", |_| Ok(5));
+        assert!(matches!(count, Err(StoreError::Damaged { operation: "count", .. })), "{count:?}");
     }
 
     #[test]

@@ -452,6 +452,17 @@ mod tests {
     }
 
     #[test]
+    fn all_groups_recover_together_only_after_a_stop_of_an_earlier_version() {
+        let earlier = r#"{"pools":[],"leases":[],"recovery_us":7}"#;
+        let earlier: SavedLeases = serde_json::from_str(earlier).unwrap();
+        assert_eq!((earlier.recovery_of_all(), earlier.longest()), (Span(7), Span(7)));
+        let recoveries = vec![(GroupId(2), Span(5)), (GroupId(3), Span(9))];
+        let saved = SavedLeases::from(&Snapshot { recoveries, ..Snapshot::default() });
+        assert_eq!((saved.recovery_of_all(), saved.longest()), (Span(0), Span(9)));
+        assert_eq!(saved.left(), [(GroupId(2), Span(5)), (GroupId(3), Span(9))].into());
+    }
+
+    #[test]
     fn keys_keep_the_order_of_numbers() {
         assert!(pair_key(255, GroupId(9)) < pair_key(256, GroupId(1)));
         assert_eq!(pair_of(Table::Hours, &pair_key(7, GroupId(9))).unwrap(), (7, GroupId(9)));

@@ -117,3 +117,26 @@ fn rows_are_compared_also_where_the_checkpoint_could_not_be_read_at_first() {
     let error = follower.catch_up().unwrap_err();
     assert!(matches!(error, StoreError::Differs { .. }), "{error}");
 }
+
+#[test]
+fn rows_that_are_hashed_before_the_checkpoint_is_there_are_compared_with_it_afterwards() {
+    let (model, place) = (model(), Memory::new());
+    let step = |keys: &Keys, step: &Step| matches!(step, Step::Put(key, _) if *key == keys.checkpoint());
+    let between = Arc::new(Meanwhile { model: Arc::clone(&model), step, before: Mutex::default() });
+    let first = follow(Arc::new(Over(Arc::clone(&between))), &Memory::new()).unwrap();
+    let seen = first.look().unwrap();
+    let store = first.take(&seen, &owner("a")).unwrap();
+    for key in 0..40_u8 {
+        store.commit(&[put(Table::Groups, &[key], &[7; 100])]).unwrap();
+    }
+    let follower = Arc::new(Mutex::new(follow(model, &place).unwrap()));
+    place.store().commit(&[put(Table::Ledger, b"more", b"1")]).unwrap();
+    let early = Arc::clone(&follower);
+    let before = move || early.lock().unwrap().catch_up().unwrap();
+    *between.before.lock().unwrap() = Some(Box::new(before));
+    assert!(store.checkpoint_if_due().unwrap());
+    let mut follower = follower.lock().unwrap();
+    assert!(follower.is_comparing());
+    let error = follower.catch_up().unwrap_err();
+    assert!(matches!(error, StoreError::Differs { .. }), "{error}");
+}

@@ -260,6 +260,52 @@ fn rows_of_other_tables_with_the_keys_of_a_file_are_shared_and_shown() {
 }
 
 #[test]
+fn a_last_batch_that_the_own_disk_does_not_take_is_in_the_log_and_leaves_it() {
+    let (model, place) = (model(), Memory::new());
+    let store = taken(&model, &place, "a");
+    place.fail(true);
+    store.commit_last(&ledger(b"last")).unwrap();
+    let seen = started(&model, &Memory::new()).look().unwrap();
+    assert!(store.has_left() && seen.owner.is_some_and(|owner| owner.clean));
+    assert!(afresh(&model).contains_key(&(Table::Ledger, b"last".to_vec())));
+}
+
+#[test]
+fn whatever_in_a_batch_that_was_told_to_have_failed_defines_something_ends_the_store() {
+    use Table::{Audit, Bindings, CostTables, Groups, Proposals, Tokens};
+    for table in [Groups, Bindings, CostTables, Audit, Tokens, Proposals] {
+        let model = model();
+        let store = impatient(&model, &Memory::new());
+        // It is neither the first row nor the last.
+        let batch = [put(Table::Meta, b"next", b"2"), put(table, b"a", b"1"), put(Table::Meta, b"z", b"2")];
+        model.plan([Some(Fault::Lost)]);
+        store.commit(&batch).unwrap_err();
+        let error = store.commit(&ledger(b"z")).unwrap_err();
+        assert!(matches!(error, StoreError::Belated) && store.has_ended(), "{table:?}: {error}");
+    }
+}
+
+#[test]
+fn a_checkpoint_is_not_written_again_because_what_it_makes_needless_was_not_removed() {
+    let model = model();
+    let (between, store) = interrupted(&model, |_, step| matches!(step, Step::Delete(..)));
+    let shared = Arc::clone(&model);
+    // As long as it is patient.
+    *between.before.lock().unwrap() = Some(Box::new(move || shared.plan([Some(Fault::Away); 3])));
+    let error = store.checkpoint_if_due().unwrap_err();
+    assert!(matches!(error, StoreError::Shared { .. }), "{error}");
+    let before = model.revision();
+    assert!(!store.checkpoint_if_due().unwrap() && model.revision() == before);
+    filled(&store, 2);
+    filled(&store, 3);
+    let newest = model.rows().into_iter().find(|row| row.key == keys().checkpoint()).unwrap();
+    let first = keys().page(Checkpoint::decode(&newest.value).unwrap().generation, 0);
+    let is_older = |key: &[u8]| key.starts_with(b"t/page/") && key < first.as_slice();
+    assert!(!model.rows().iter().any(|row| is_older(&row.key)), "pages stay");
+    assert_eq!(afresh(&model), rows(&*store));
+}
+
+#[test]
 fn an_owner_that_did_not_hear_of_its_last_batch_has_left_and_is_deposed_by_nobody() {
     let commit: Next = |store| store.commit(&ledger(b"z"));
     for next in [commit, ReplicatedStore::beat, ReplicatedStore::leave] {
