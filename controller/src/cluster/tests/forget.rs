@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_consensus::model::Model;
+use tidegate_consensus::model::{Fault, Model};
 use tidegate_core::units::Span;
 use tidegate_proto::v1::AuditEntry;
 
@@ -20,6 +20,7 @@ use crate::store::replicated::{Follower, MemberRecord, Members, Settings, Wrote}
 pub(super) struct Scene {
     now: Arc<AtomicU64>,
     pub(super) service: Service,
+    model: Arc<Model>,
     members: Members,
     pub(super) roster: Arc<Roster>,
 }
@@ -41,12 +42,13 @@ impl Scene {
         let clock = Clock::driven(Arc::clone(&now));
         let settings = Settings::new(clock.clone(), Span::secs(1));
         let members = Members::new(Arc::<Model>::clone(&model), "t/", settings.clone()).unwrap();
-        let follower = Follower::follow(model, "t/", Memory::new(), settings, false).unwrap();
+        let shared = Arc::<Model>::clone(&model);
+        let follower = Follower::follow(shared, "t/", Memory::new(), settings, false).unwrap();
         let seen = follower.look().unwrap();
         let store = follower.take(&seen, &owner("a")).unwrap();
         let service = Service::load(Arc::new(store), ServiceConfig::default(), clock.clone()).unwrap();
         let roster = Arc::new(Roster::new("a", members.clone(), clock));
-        Self { now, service, members, roster }
+        Self { now, service, model, members, roster }
     }
 
     pub(super) fn pass(&self, span: Span) {
@@ -145,4 +147,21 @@ fn the_one_that_leads_and_names_that_none_can_have_are_refused() {
     for name in ["", "a/b", "a b"] {
         assert!(matches!(scene.forget(name), Err(AdminError::Invalid { .. })), "{name:?}");
     }
+}
+
+#[test]
+fn a_record_is_not_removed_before_that_is_noted() {
+    let scene = Scene::new();
+    scene.service.beside().cluster.set(Arc::clone(&scene.roster)).unwrap();
+    scene.shows("b", 0);
+    scene.sees();
+    scene.pass(GONE);
+    for stored in [0, 1] {
+        scene.model.plan((0..stored).map(|_| None).chain([Some(Fault::Refused)]));
+        scene.forget("b").unwrap_err();
+        assert_eq!(scene.members.all().unwrap().len(), 1, "after {stored} calls");
+        assert_eq!(scene.last_entry().action == "forget controller", stored == 1);
+    }
+    scene.forget("b").unwrap();
+    assert!(scene.members.all().unwrap().is_empty());
 }

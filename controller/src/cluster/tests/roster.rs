@@ -79,3 +79,16 @@ fn a_drain_is_shown_to_the_leadership_that_it_befalls_and_lasts_as_long_as_it_sa
     scene.pass(Span(1));
     assert!(!scene.roster.rests());
 }
+
+#[test]
+fn the_newest_drain_says_how_long_a_controller_rests_also_if_that_is_shorter() {
+    let scene = Scene::new();
+    scene.runs("b");
+    let rest = Span::secs(2);
+    scene.roster.drain(Span::secs(3_600));
+    scene.roster.drain(rest);
+    scene.pass(Span(rest.0 - 1));
+    assert!(scene.roster.rests());
+    scene.pass(Span(1));
+    assert!(!scene.roster.rests());
+}

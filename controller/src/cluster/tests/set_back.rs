@@ -6,11 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_consensus::model::Fault;
+use tidegate_core::group::GroupId;
 use tidegate_core::units::Span;
+use tidegate_proto::v1;
 
+use super::super::roster::GONE;
 use super::restored::{CLOCKS, LONGER, Scene, create, owner, said};
+use crate::definitions::definition::Definition;
 use crate::store::records::{
-    META_EPOCH, META_LONGEST_TTL, META_NEXT_GROUP, META_REVISION, StoredGroup, json,
+    META_EPOCH, META_LONGEST_TTL, META_NEXT_GROUP, META_REVISION, StoredGroup, group_row, json, put_number,
 };
 use crate::store::replicated::Owner;
 use crate::store::{RedbStore, Store, Table, each};
@@ -110,4 +114,41 @@ fn what_an_attempt_before_left_is_removed_and_a_folder_that_cannot_be_emptied_is
     fs::write(work.join("log.redb"), "half a file").unwrap();
     scene.restore().unwrap();
     assert!(!work.exists() && !scene.path("a").exists());
+}
+
+#[test]
+fn however_many_groups_the_log_has_leases_may_be_out_in_all_of_them() {
+    let scene = Scene::new();
+    let (store, service) = scene.leads("z");
+    let row = |id: u32| {
+        let group = v1::Group { name: format!("g{id}"), ru_per_sec: "1".to_owned(), ..v1::Group::default() };
+        let definition = Definition::parse(&group).unwrap();
+        group_row(GroupId(id), &definition, definition.ttl).unwrap()
+    };
+    let rows: Vec<_> = (1_000..3_100).map(row).chain([put_number(META_NEXT_GROUP, 5_000)]).collect();
+    store.commit(&rows).unwrap();
+    drop((store, service));
+    scene.set_back();
+    scene.restore().unwrap();
+    let groups = longest(scene.follow("b").unwrap().local());
+    assert!(groups.len() > 2_100 && groups.iter().all(|(_, us)| *us == Some(LONGER.0)));
+}
+
+#[test]
+fn after_an_outage_of_the_shared_store_controllers_are_watched_for_as_long_as_at_first() {
+    let scene = Scene::new();
+    scene.set_back();
+    let (model, now, back) = (Arc::clone(&scene.model), Arc::clone(&scene.now), Arc::<AtomicU64>::default());
+    let (begun, heard) = (now.load(Ordering::Relaxed), Arc::clone(&back));
+    scene
+        .restore_while(move || {
+            let at = now.load(Ordering::Relaxed);
+            if (begun + 100_000..begun + 5_000_000).contains(&at) {
+                model.plan([Some(Fault::Away)]);
+                heard.store(at, Ordering::Relaxed);
+            }
+        })
+        .unwrap();
+    let watched = Span(scene.now.load(Ordering::Relaxed) - back.load(Ordering::Relaxed));
+    assert!(watched >= GONE, "they could show nothing meanwhile: {watched}");
 }
