@@ -18,12 +18,12 @@ use tonic::Code;
 
 use crate::support::{Faulty, Lab, MemoryStore, Node, config, group, report, store_path};
 
-fn step(kind: Kind) -> Step {
+pub(crate) fn step(kind: Kind) -> Step {
     Step { kind: Some(kind) }
 }
 
 /// A group below another, or at the top.
-fn below(name: &str, parent: &str, rate: &str) -> Step {
+pub(crate) fn below(name: &str, parent: &str, rate: &str) -> Step {
     let text = v1::Group {
         name: name.into(),
         parent: if parent.is_empty() { "/".into() } else { parent.into() },
@@ -33,28 +33,28 @@ fn below(name: &str, parent: &str, rate: &str) -> Step {
     step(Kind::Group(Box::new(text)))
 }
 
-fn bound(user: &str, group: &str) -> Step {
+pub(crate) fn bound(user: &str, group: &str) -> Step {
     step(Kind::Binding(v1::Binding { user: user.into(), group: group.into(), ..v1::Binding::default() }))
 }
 
-fn gone(name: &str) -> Step {
+pub(crate) fn gone(name: &str) -> Step {
     step(Kind::DeleteGroup(v1::DeleteGroupRequest { name: name.into(), ..v1::DeleteGroupRequest::default() }))
 }
 
-fn try_apply(lab: &Lab, wish: ApplyRequest) -> Result<Applied, AdminError> {
+pub(crate) fn try_apply(lab: &Lab, wish: ApplyRequest) -> Result<Applied, AdminError> {
     lab.running.service().definitions().apply(&Actor::new(Some("tester"), "here"), &wish)
 }
 
-fn apply(lab: &Lab, steps: Vec<Step>) -> Applied {
+pub(crate) fn apply(lab: &Lab, steps: Vec<Step>) -> Applied {
     try_apply(lab, ApplyRequest { steps, ..ApplyRequest::default() }).unwrap()
 }
 
-fn done(applied: &Applied) -> Vec<(&str, Done)> {
+pub(crate) fn done(applied: &Applied) -> Vec<(&str, Done)> {
     applied.outcomes.iter().map(|outcome| (outcome.name.as_str(), outcome.done)).collect()
 }
 
 /// Every group except `default`, with its parent.
-fn tree(lab: &Lab) -> BTreeMap<String, String> {
+pub(crate) fn tree(lab: &Lab) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     let mut after = String::new();
     loop {
@@ -68,7 +68,7 @@ fn tree(lab: &Lab) -> BTreeMap<String, String> {
     }
 }
 
-fn fields(error: &AdminError) -> Vec<&str> {
+pub(crate) fn fields(error: &AdminError) -> Vec<&str> {
     error.faults().iter().map(|fault| fault.field.as_str()).collect()
 }
 

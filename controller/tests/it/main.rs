@@ -66,6 +66,8 @@ mod naive;
 #[cfg(test)]
 mod narrowed;
 #[cfg(test)]
+mod parting;
+#[cfg(test)]
 mod proofs;
 #[cfg(test)]
 mod proposals;

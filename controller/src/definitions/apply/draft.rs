@@ -4,7 +4,7 @@
 //! With a million groups a copy of the catalog would take a gigabyte. So the draft changes the catalog in place, under
 //! the lock, and takes everything back when it is dropped, for whatever reason.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tidegate_core::group::GroupId;
@@ -24,6 +24,8 @@ pub(crate) struct Draft<'s> {
     /// What each step in the catalog replaced, in order.
     undo: Vec<(GroupId, Option<Definition>)>,
     next_group: u32,
+    /// Groups that the change deletes, which use nothing behind it.
+    pub(crate) going: BTreeSet<GroupId>,
     /// By principal: its group, or no binding.
     pub(crate) bindings: BTreeMap<Principal, Option<GroupName>>,
     /// By id: the watch, or `None`.
@@ -41,6 +43,7 @@ impl<'s> Draft<'s> {
         Self {
             undo: Vec::new(),
             next_group: state.definitions.catalog.upcoming(),
+            going: BTreeSet::new(),
             bindings: BTreeMap::new(),
             watches: BTreeMap::new(),
             costs: None,
@@ -130,17 +133,21 @@ impl<'s> Draft<'s> {
         live.filter(|watch| !self.watches.contains_key(&watch.id)).map(Arc::as_ref)
     }
 
-    /// The users of a group.
+    /// The users of a group that stay.
     pub(crate) fn users(&self, id: GroupId, name: &GroupName) -> Users {
+        let catalog = &self.state.definitions.catalog;
         let live =
             self.state.definitions.bindings.of_group(name).filter(|user| !self.bindings.contains_key(*user));
         let bound = self.bindings.iter().filter(|(_, group)| group.as_ref() == Some(name));
-        let switches = |watch: &&Watch| watch.switch_group() == Some(name) && watch.group != *name;
+        let stays = |user: &GroupId| !self.going.contains(user);
+        let switches = |watch: &&Watch| {
+            watch.switch_group() == Some(name) && catalog.id(&watch.group).is_some_and(|of| stays(&of))
+        };
         Users {
             principals: live.chain(bound.map(|(principal, _)| principal)).cloned().collect(),
-            children: self.state.definitions.catalog.children(id).collect(),
-            switching: self.state.definitions.catalog.limited().switching_to(name).collect(),
-            demoting: self.state.definitions.catalog.demoting.to(name).collect(),
+            children: catalog.children(id).collect(),
+            switching: catalog.limited().switching_to(name).filter(stays).collect(),
+            demoting: catalog.demoting.to(name).filter(stays).collect(),
             watches: self.all_watches().filter(switches).cloned().map(Arc::new).collect(),
         }
     }

@@ -68,7 +68,9 @@ pub(crate) fn plan(
         pruned.bindings.iter().map(|principal| draft.unbind(principal)).collect();
     pruned_outcomes.extend(pruned.watches.iter().map(|id| draft.end_watch(*id)));
     let mut warnings = Vec::new();
-    for going in going(&draft, steps, &pruned.groups, &mut outcomes, &mut faults) {
+    let going = going(&draft, steps, &pruned.groups, &mut outcomes, &mut faults);
+    draft.going = going.iter().map(|one| one.id).collect();
+    for going in going {
         let place = going.step.and_then(|step| steps.get(step)).map_or("prune", |(place, _)| place);
         match draft.delete_group(going.id, going.force_to.as_ref(), &mut warnings) {
             Err(error) => faults.add(place, &error),

@@ -1,0 +1,107 @@
+//! Things that go in one change: what goes with a group does not use it.
+
+use std::collections::BTreeMap;
+
+use tidegate_controller::audit::Actor;
+use tidegate_controller::service::Done;
+use tidegate_proto::v1::step::Kind;
+use tidegate_proto::v1::{self, ApplyRequest, Prune, Step};
+
+use crate::apply::{apply, below, done, fields, gone, step, tree, try_apply};
+use crate::support::Lab;
+
+/// A group that demotes to another and switches its runaways there.
+fn leaning(name: &str, on: &str) -> Step {
+    let limit = v1::QueryLimit {
+        rows: 5,
+        action: "switch_group".into(),
+        switch_group: on.into(),
+        ..v1::QueryLimit::default()
+    };
+    let text = v1::Group {
+        name: name.into(),
+        ru_per_sec: "5".into(),
+        priority: "high".into(),
+        demote_to: on.into(),
+        query_limit: Some(limit),
+        ..v1::Group::default()
+    };
+    step(Kind::Group(Box::new(text)))
+}
+
+/// A watch of a statement of this group, which switches it to another.
+fn switching(group: &str, to: &str) -> Step {
+    let watch = v1::Watch {
+        group: group.into(),
+        r#match: "similar".into(),
+        digest: "00000000000000a1".into(),
+        action: "switch_group".into(),
+        switch_group: to.into(),
+        ..v1::Watch::default()
+    };
+    step(Kind::Watch(watch))
+}
+
+/// A controller with `high`, which leans on `low` in each way, beside `other`. Groups are deleted in the order of their
+/// ids, so each is the older one once.
+async fn leaning_lab(low_is_older: bool) -> Lab {
+    let lab = Lab::start().await;
+    let older = if low_is_older { "low" } else { "high" };
+    apply(&lab, vec![below(older, "", "5")]);
+    apply(&lab, vec![below("low", "", "5"), leaning("high", "low"), below("other", "", "5")]);
+    apply(&lab, vec![switching("high", "low")]);
+    lab
+}
+
+async fn only_other_is_left(lab: Lab) {
+    let left = BTreeMap::from([("other".to_owned(), String::new())]);
+    assert_eq!(tree(&lab), left);
+    assert_eq!(lab.running.service().statements().watches("").unwrap(), []);
+    let lab = lab.crash().await;
+    assert_eq!(tree(&lab), left);
+    assert_eq!(lab.running.service().statements().watches("").unwrap(), []);
+    lab.running.service().check().unwrap();
+}
+
+#[tokio::test]
+async fn groups_that_go_together_do_not_hold_each_other_by_what_one_does_with_the_other() {
+    for low_is_older in [false, true] {
+        let lab = leaning_lab(low_is_older).await;
+        let alone = ApplyRequest { steps: vec![gone("low")], ..ApplyRequest::default() };
+        let refused = try_apply(&lab, alone).unwrap_err();
+        assert_eq!((refused.code(), fields(&refused)), ("in_use", vec!["steps[0].delete_group"]));
+        apply(&lab, vec![gone("low"), gone("high")]);
+        only_other_is_left(lab).await;
+    }
+}
+
+#[tokio::test]
+async fn groups_that_are_pruned_together_do_not_hold_each_other_either() {
+    for low_is_older in [false, true] {
+        let lab = leaning_lab(low_is_older).await;
+        let prune = Some(Prune { groups: true, ..Prune::default() });
+        let wish = ApplyRequest { steps: vec![below("other", "", "5")], prune, ..ApplyRequest::default() };
+        try_apply(&lab, wish).unwrap();
+        only_other_is_left(lab).await;
+    }
+}
+
+#[tokio::test]
+async fn what_goes_with_a_group_is_not_moved_with_its_users() {
+    for low_is_older in [false, true] {
+        let lab = leaning_lab(low_is_older).await;
+        let service = lab.running.service();
+        service.definitions().bind(&Actor::new(None, "test"), "", "ann", "low").unwrap();
+        let forced = v1::DeleteGroupRequest {
+            name: "low".into(),
+            force_to: "other".into(),
+            ..v1::DeleteGroupRequest::default()
+        };
+        let applied = apply(&lab, vec![step(Kind::DeleteGroup(forced)), gone("high")]);
+        assert_eq!(done(&applied), [("low", Done::Deleted), ("high", Done::Deleted)]);
+        let entries = service.definitions().audit_log("high", 0, 1).unwrap();
+        assert_eq!(entries[0].action, "delete group", "and not altered before");
+        assert_eq!(service.definitions().resolve("", "ann").unwrap().group.as_str(), "other");
+        only_other_is_left(lab).await;
+    }
+}
