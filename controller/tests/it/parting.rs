@@ -1,8 +1,9 @@
-//! Things that go in one change: what goes with a group does not use it.
+//! Things that go in one change: what goes with a group does not use it, and what goes makes room.
 
 use std::collections::BTreeMap;
 
 use tidegate_controller::audit::Actor;
+use tidegate_controller::limits::MAX_WATCHES;
 use tidegate_controller::service::Done;
 use tidegate_proto::v1::step::Kind;
 use tidegate_proto::v1::{self, ApplyRequest, Prune, Step};
@@ -104,4 +105,40 @@ async fn what_goes_with_a_group_is_not_moved_with_its_users() {
         assert_eq!(service.definitions().resolve("", "ann").unwrap().group.as_str(), "other");
         only_other_is_left(lab).await;
     }
+}
+
+/// A watch that kills a statement of this group.
+fn killing(group: &str, statement: usize) -> Step {
+    let watch = v1::Watch {
+        group: group.into(),
+        r#match: "similar".into(),
+        digest: format!("{statement:016x}"),
+        action: "kill".into(),
+        ..v1::Watch::default()
+    };
+    step(Kind::Watch(watch))
+}
+
+#[tokio::test]
+async fn a_watch_that_goes_makes_room_for_one_that_comes_in_any_order() {
+    let lab = Lab::start().await;
+    apply(&lab, (0..MAX_WATCHES).map(|statement| killing("default", statement)).collect());
+    let one_more = ApplyRequest { steps: vec![killing("default", MAX_WATCHES)], ..ApplyRequest::default() };
+    let refused = try_apply(&lab, one_more.clone()).unwrap_err();
+    assert_eq!((refused.code(), fields(&refused)), ("full", vec!["steps"]));
+    let ended =
+        |id| step(Kind::DeleteWatch(v1::RemoveWatchRequest { id, ..v1::RemoveWatchRequest::default() }));
+    let ids = || {
+        let watches = lab.running.service().statements().watches("").unwrap();
+        watches.iter().map(|watch| watch.id).collect::<Vec<_>>()
+    };
+    let oldest = ids();
+    let applied = apply(&lab, vec![killing("default", MAX_WATCHES), ended(oldest[0])]);
+    assert_eq!(
+        applied.outcomes.iter().map(|one| one.done).collect::<Vec<_>>(),
+        [Done::Created, Done::Deleted]
+    );
+    apply(&lab, vec![ended(oldest[1]), killing("default", MAX_WATCHES + 1)]);
+    let left = ids();
+    assert_eq!((left.len(), &left[..MAX_WATCHES - 2]), (MAX_WATCHES, &oldest[2..]), "no other made room");
 }

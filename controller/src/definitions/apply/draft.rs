@@ -32,8 +32,6 @@ pub(crate) struct Draft<'s> {
     pub(crate) watches: BTreeMap<u64, Option<Watch>>,
     pub(crate) costs: Option<Arc<CostTables>>,
     pub(crate) next_watch: u64,
-    /// Number of watches that an operator added.
-    pub(crate) manual: usize,
     /// Groups that are altered because another one is deleted, for the log.
     pub(crate) altered: Vec<Change>,
 }
@@ -48,7 +46,6 @@ impl<'s> Draft<'s> {
             watches: BTreeMap::new(),
             costs: None,
             next_watch: state.convictions.watches().next_id(),
-            manual: state.convictions.watches().iter().filter(|watch| watch.is_manual()).count(),
             altered: Vec::new(),
             state,
         }

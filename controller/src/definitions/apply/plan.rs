@@ -60,13 +60,13 @@ pub(crate) fn plan(
             None => {}
         }
     }
-    if let Err(error) = draft.check_room() {
-        faults.add("steps", &error);
-    }
     let pruned = draft.unnamed(prune, steps)?;
     let mut pruned_outcomes: Vec<Outcome> =
         pruned.bindings.iter().map(|principal| draft.unbind(principal)).collect();
     pruned_outcomes.extend(pruned.watches.iter().map(|id| draft.end_watch(*id)));
+    if let Err(error) = draft.check_room() {
+        faults.add("steps", &error);
+    }
     let mut warnings = Vec::new();
     let going = going(&draft, steps, &pruned.groups, &mut outcomes, &mut faults);
     draft.going = going.iter().map(|one| one.id).collect();

@@ -149,8 +149,6 @@ impl Draft<'_> {
             if same && known.is_manual() {
                 return Ok(Outcome::unchanged("watch", name(known)));
             }
-        } else if self.manual >= MAX_WATCHES {
-            return Err(AdminError::Full { what: "watches", limit: MAX_WATCHES });
         }
         let id = known.as_ref().map_or(self.next_watch, |known| known.id);
         self.next_watch = self.next_watch.max(id.saturating_add(1));
@@ -164,7 +162,6 @@ impl Draft<'_> {
             after: json(&watch),
         };
         let name = name(&watch);
-        self.manual += usize::from(known.is_none_or(|known| !known.is_manual()));
         self.watches.insert(id, Some(watch));
         Ok(Outcome { kind: "watch", name, done, change })
     }
@@ -180,10 +177,15 @@ impl Draft<'_> {
         Outcome { kind: "watch", name: subject, done: Done::Deleted, change }
     }
 
-    /// Whether there is room for all bindings.
+    /// Whether there is room for all bindings, and for all watches of operators: for what is left of them in the end, so
+    /// that what goes makes room.
     pub(crate) fn check_room(&self) -> Result<(), AdminError> {
-        let full = self.binding_count() > MAX_BINDINGS.max(self.state.definitions.bindings.len());
-        if full { Err(AdminError::Full { what: "bindings", limit: MAX_BINDINGS }) } else { Ok(()) }
+        let full = |what, limit| Err(AdminError::Full { what, limit });
+        if self.binding_count() > MAX_BINDINGS.max(self.state.definitions.bindings.len()) {
+            return full("bindings", MAX_BINDINGS);
+        }
+        let watches = self.all_watches().filter(|watch| watch.is_manual()).count();
+        if watches > MAX_WATCHES { full("watches", MAX_WATCHES) } else { Ok(()) }
     }
 
     /// Puts everything but groups, once all groups are there.
