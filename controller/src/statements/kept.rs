@@ -74,6 +74,11 @@ impl Convictions {
         &self.watches
     }
 
+    /// Reserves all ids of watches below one.
+    pub(crate) fn reserve_below(&mut self, next_watch: u64) {
+        self.watches.reserve_below(next_watch);
+    }
+
     /// Adds a watch that is stored.
     pub(crate) fn put(&mut self, watch: Watch) {
         self.watches.put(watch);

@@ -208,6 +208,11 @@ impl Watches {
         id
     }
 
+    /// Reserves all ids below one.
+    pub fn reserve_below(&mut self, next_id: u64) {
+        self.next_id = self.next_id.max(next_id);
+    }
+
     /// One watch.
     pub fn get(&self, id: u64) -> Option<&Arc<Watch>> {
         self.watches.get(&id)

@@ -154,3 +154,63 @@ fn what_changes_without_any_report_reaches_the_disk_on_its_own() {
     now.fetch_add(13 * 3_600_000_000, Ordering::SeqCst);
     assert!(flushed().iter().all(Vec::is_empty));
 }
+
+/// A group whose rule watches runaways by their templates, and a conviction of one.
+fn ruled(service: &Service) -> v1::ConvictRequest {
+    let limit = v1::QueryLimit {
+        rows: 5,
+        action: "kill".into(),
+        watch: "similar".into(),
+        ..v1::QueryLimit::default()
+    };
+    let group = v1::Group {
+        name: "web".into(),
+        ru_per_sec: "5".into(),
+        query_limit: Some(limit),
+        ..v1::Group::default()
+    };
+    service.definitions().create_group(&Actor::new(None, "test"), &group, false).unwrap();
+    v1::ConvictRequest {
+        gateway: "gw".into(),
+        group: "web".into(),
+        r#match: "identify".into(),
+        action: "kill".into(),
+        fingerprint: "00000000000000a1".into(),
+        ..v1::ConvictRequest::default()
+    }
+}
+
+#[test]
+fn a_statement_that_is_convicted_while_a_change_is_stored_is_watched_beside_what_that_adds() {
+    let (disk, service, _) = started();
+    let conviction = ruled(&service);
+    let of = Arc::new(Mutex::new(None));
+    let kept = Arc::clone(&of);
+    *disk.doing.lock().unwrap() = Some(Box::new(move |service| {
+        *kept.lock().unwrap() = service.statements().convict(&conviction).unwrap();
+    }));
+    let added = v1::Watch {
+        group: "web".into(),
+        r#match: "similar".into(),
+        digest: "00000000000000b2".into(),
+        ..v1::Watch::default()
+    };
+    let steps = vec![v1::Step { kind: Some(v1::step::Kind::Watch(added)) }];
+    let wish = v1::ApplyRequest { steps, ..v1::ApplyRequest::default() };
+    service.definitions().apply(&Actor::new(None, "test"), &wish).unwrap();
+    let convicted = of.lock().unwrap().unwrap();
+    let watched = |service: &Service| {
+        let watches = service.statements().watches("web").unwrap();
+        watches.iter().map(|watch| (watch.id, watch.digest[14..].to_owned())).collect::<Vec<_>>()
+    };
+    let both = watched(&service);
+    assert_eq!(both.len(), 2);
+    assert!(
+        both.contains(&(convicted, "a1".to_owned())),
+        "under the number that the gateway knows: {both:?}"
+    );
+    // So it is on disk.
+    service.accounts().flush().unwrap();
+    let again = support::started(&disk, &Arc::new(AtomicU64::new(0)));
+    assert_eq!(watched(&again), both);
+}

@@ -120,6 +120,8 @@ impl DefinitionCalls<'_> {
                 return Ok(Plan::nothing(applied));
             }
             applied.revision = revision + 1;
+            // What gateways convict until the change is stored must not get the same ids.
+            state.convictions.reserve_below(planned.next_watch);
             Ok(Plan { edits: planned.edits, changes, reply: applied })
         });
         match result {

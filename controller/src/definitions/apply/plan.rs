@@ -25,6 +25,8 @@ pub(crate) struct Planned {
     /// What the log has beside the outcomes.
     pub(crate) altered: Vec<Change>,
     pub(crate) warnings: Vec<String>,
+    /// Behind the ids of new watches.
+    pub(crate) next_watch: u64,
 }
 
 /// A group to delete: of a step, or pruned.
@@ -86,7 +88,8 @@ pub(crate) fn plan(
     let edits = edits(&mut draft);
     let outcomes = outcomes.into_iter().flatten().chain(pruned_outcomes).collect();
     let altered = std::mem::take(&mut draft.altered);
-    Ok(Planned { edits, outcomes, altered, warnings })
+    let next_watch = draft.next_watch;
+    Ok(Planned { edits, outcomes, altered, warnings, next_watch })
 }
 
 /// Checks each group of a step within the whole draft. Groups that the change deletes are still there: the grant engine
