@@ -3,6 +3,7 @@
 //! As long as no admin has a token, there is one that ends in an hour, and the log says where. It is revoked, and its
 //! file removed, once an admin has another.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -22,8 +23,16 @@ pub(super) const FIRST: &str = "first-admin";
 /// The file of the first token.
 pub(crate) struct FirstToken {
     path: PathBuf,
+    made: Mutex<Made>,
+}
+
+/// What is known of it.
+#[derive(Default)]
+struct Made {
     /// Its id, while it is there.
-    made: Mutex<Option<u64>>,
+    id: Option<u64>,
+    /// Whether its file was looked for since the start.
+    looked: bool,
 }
 
 impl FirstToken {
@@ -31,7 +40,7 @@ impl FirstToken {
     pub(crate) fn beside(store: &Path) -> Self {
         let mut path = store.as_os_str().to_owned();
         path.push(".first-token");
-        Self { path: path.into(), made: Mutex::new(None) }
+        Self { path: path.into(), made: Mutex::default() }
     }
 
     /// Makes it if no admin has a token, and takes it back once one has another.
@@ -47,25 +56,38 @@ impl FirstToken {
         let first = admins.iter().find(|token| token.name() == FIRST).map(StoredToken::id);
         let actor = Actor::new(None, "the controller");
         let mut made = self.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let looks_first = !std::mem::replace(&mut made.looked, true);
         match first {
             Some(first) if has_another => {
                 service.tokens().revoke(&actor, first, false)?;
-                *made = None;
+                made.id = None;
                 self.remove();
             }
-            None if !has_another => *made = Some(self.make(service, &actor)?),
-            // It is of an earlier start, whose file may be gone.
-            Some(first) if *made != Some(first) && !self.path.exists() => {
-                service.tokens().revoke(&actor, first, true)?;
-                *made = Some(self.make(service, &actor)?);
+            // It was over before it could be revoked, or a start ended between the two.
+            None if has_another => {
+                if made.id.take().is_some() || looks_first {
+                    self.remove();
+                }
             }
-            Some(first) if *made != Some(first) => {
-                *made = Some(first);
+            None => made.id = Some(self.make(service, &actor)?),
+            // It is of another start, whose file may be gone, of another machine, or of another copy of the store.
+            Some(first) if made.id != Some(first) && !self.opens(service) => {
+                service.tokens().revoke(&actor, first, true)?;
+                made.id = Some(self.make(service, &actor)?);
+            }
+            Some(first) if made.id != Some(first) => {
+                made.id = Some(first);
                 self.say();
             }
-            _ => {}
+            Some(_) => {}
         }
         Ok(())
+    }
+
+    /// Whether the file has the first token that is in force.
+    fn opens(&self, service: &Service) -> bool {
+        let text = std::fs::read_to_string(&self.path).unwrap_or_default();
+        service.tokens().identify(text.trim()).is_some_and(|shown| shown.identity.name == FIRST)
     }
 
     fn make(&self, service: &Service, actor: &Actor) -> Result<u64, AdminError> {
@@ -95,8 +117,13 @@ impl FirstToken {
     }
 
     fn remove(&self) {
-        if let Err(error) = std::fs::remove_file(&self.path) {
+        if let Err(error) = std::fs::remove_file(&self.path)
+            && error.kind() != ErrorKind::NotFound
+        {
             tracing::warn!(%error, path = %self.path.display(), "the file of the first token, which is revoked, stays");
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
