@@ -11,6 +11,8 @@ mod backup;
 #[cfg(test)]
 mod bookkeeping;
 #[cfg(test)]
+mod bundles;
+#[cfg(test)]
 mod certificates;
 #[cfg(test)]
 mod chains;

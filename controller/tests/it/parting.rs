@@ -8,7 +8,7 @@ use tidegate_controller::service::Done;
 use tidegate_proto::v1::step::Kind;
 use tidegate_proto::v1::{self, ApplyRequest, Prune, Step};
 
-use crate::apply::{apply, below, done, fields, gone, step, tree, try_apply};
+use crate::apply::{apply, below, bound, done, fields, gone, step, tree, try_apply};
 use crate::support::Lab;
 
 /// A group that demotes to another and switches its runaways there.
@@ -141,4 +141,22 @@ async fn a_watch_that_goes_makes_room_for_one_that_comes_in_any_order() {
     apply(&lab, vec![ended(oldest[1]), killing("default", MAX_WATCHES + 1)]);
     let left = ids();
     assert_eq!((left.len(), &left[..MAX_WATCHES - 2]), (MAX_WATCHES, &oldest[2..]), "no other made room");
+}
+
+#[tokio::test]
+async fn bindings_and_watches_of_the_group_that_is_pruned_under_go_and_those_beside_it_stay() {
+    let lab = Lab::start().await;
+    let top = || below("top", "", "9");
+    apply(&lab, vec![top(), below("leaf", "top", "5"), below("aside", "", "5")]);
+    apply(&lab, ["top", "leaf", "aside"].map(|name| bound(&format!("of-{name}"), name)).to_vec());
+    apply(&lab, ["top", "leaf", "aside"].map(|name| killing(name, 7)).to_vec());
+    let prune = Prune { bindings: true, watches: true, under: "top".into(), ..Prune::default() };
+    try_apply(&lab, ApplyRequest { steps: vec![top()], prune: Some(prune), ..ApplyRequest::default() })
+        .unwrap();
+    let service = lab.running.service();
+    let (bindings, _) = service.definitions().bindings("", None, 0).unwrap();
+    let watches = service.statements().watches("").unwrap();
+    assert_eq!(bindings.iter().map(|of| of.group.as_str()).collect::<Vec<_>>(), ["aside"]);
+    assert_eq!(watches.iter().map(|of| of.group.as_str()).collect::<Vec<_>>(), ["aside"]);
+    assert_eq!(tree(&lab).len(), 3);
 }
