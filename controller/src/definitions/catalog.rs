@@ -508,6 +508,17 @@ mod tests {
     }
 
     #[test]
+    fn a_group_that_moves_counts_whole_among_the_guarantees_of_its_new_place() {
+        let catalog = with(&[("a", "", "9"), ("b", "a", "5"), ("c", "", "20"), ("d", "c", "5")], None);
+        let warned = |parent: &str, rate: &str| {
+            catalog.warnings(id(&catalog, "d"), &definition("d", parent, rate), 0).join("; ")
+        };
+        assert!(warned("a", "5").contains("below a add up to 10 RU/s"), "{}", warned("a", "5"));
+        assert_eq!(warned("a", "4"), "");
+        assert_eq!(warned("c", "20"), "", "in its own place it counts once");
+    }
+
+    #[test]
     fn ids_are_not_used_again() {
         let mut catalog = with(&[("a", "", "9"), ("b", "a", "5")], None);
         let b = id(&catalog, "b");

@@ -121,3 +121,6 @@ impl<'s> DefinitionCalls<'s> {
         Self { sight: Sight::of(identity), ..self }
     }
 }
+
+#[cfg(test)]
+mod tests;

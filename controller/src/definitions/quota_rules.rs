@@ -151,6 +151,20 @@ mod tests {
     }
 
     #[test]
+    fn a_quota_is_above_all_that_is_below_however_deep() {
+        let mut catalog = with(&[("a", "", ""), ("b", "a", ""), ("c", "b", ""), ("d", "c", "5 per day")]);
+        refused(&catalog, &definition("a", "", "9 per day"), "quota", ["d", "a"]);
+        let id = catalog.id(&definition("d", "", "").name).unwrap();
+        let unlimited = Definition { fallback: Fallback::Unlimited, ..definition("d", "c", "") };
+        catalog.put(id, unlimited);
+        refused(&catalog, &definition("a", "", "9 per day"), "quota", ["d", "a"]);
+        catalog.put(id, definition("d", "c", ""));
+        catalog
+            .check(catalog.id(&definition("a", "", "").name).unwrap(), &definition("a", "", "9 per day"))
+            .unwrap();
+    }
+
+    #[test]
     fn what_runs_without_leases_beside_a_quota_is_warned_of() {
         let catalog = with(&[("a", "", "5 per day"), ("b", "a", "")]);
         let b = catalog.id(&definition("b", "", "").name).unwrap();
