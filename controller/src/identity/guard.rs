@@ -214,3 +214,6 @@ pub(crate) fn caller(extensions: &Extensions) -> Option<Arc<Identity>> {
 pub(crate) fn over(extensions: &Extensions) -> Option<flag::Receiver<bool>> {
     extensions.get::<Over>().map(|over| over.0.clone())
 }
+
+#[cfg(test)]
+mod tests;

@@ -111,4 +111,26 @@ mod tests {
             assert!(load_tokens(&store, &Meta::load(&store).unwrap(), &mut Batch::new()).is_err());
         }
     }
+
+    #[test]
+    fn no_number_is_given_again_where_an_earlier_version_knew_fewer() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = RedbStore::open(&folder.path().join("store.redb")).unwrap();
+        let mut made = Tokens::default();
+        made.skip_to(7);
+        let (newer, _) = made.wished(0, &wish("ann")).unwrap();
+        let (earlier, _) = Tokens::default().wished(0, &wish("bob")).unwrap();
+        let row = EarlierTokens { next_id: 2, tokens: vec![earlier] };
+        let rows = [
+            put_json(Table::Tokens, u64_key(7), &newer).unwrap(),
+            put_number(META_NEXT_TOKEN, 9),
+            put_json(Table::Meta, META_TOKENS.to_vec(), &row).unwrap(),
+        ];
+        store.commit(&rows).unwrap();
+        for _ in 0..2 {
+            let (tokens, batch) = load(&store);
+            assert_eq!((tokens.next_id(), tokens.after(0).count()), (9, 2));
+            store.commit(&batch).unwrap();
+        }
+    }
 }

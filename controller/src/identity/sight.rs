@@ -96,3 +96,6 @@ impl Seen {
         text
     }
 }
+
+#[cfg(test)]
+mod tests;

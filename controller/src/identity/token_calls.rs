@@ -99,3 +99,6 @@ fn noted(action: &'static str, token: &StoredToken) -> Change {
 fn text(token: &StoredToken) -> Result<String, AdminError> {
     serde_json::to_string(&token.message()).map_err(|error| AdminError::Internal(error.to_string()))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! Fetching keys from a provider that rotates them, fails, hangs and answers what is no set of keys, in driven time.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -217,5 +218,24 @@ fn of_several_keys_one_has_to_be_named() {
     providers.put_keys("p", set(&["1", "2"]).as_bytes()).unwrap();
     assert_eq!(key(None).unwrap_err(), JwtError::NoKey("p".to_owned()));
     assert!(key(Some("2")).is_ok() && key(Some("3")).is_err());
+    assert_eq!(providers.waited_for(), 0);
+}
+
+#[test]
+fn all_who_are_connected_by_jwts_of_one_end_are_cut_off_at_it() {
+    let now = Arc::new(AtomicU64::new(0));
+    let providers = Providers::new(vec![], Clock::driven(Arc::clone(&now)));
+    let end_ms = providers.clock().unix_ms() + 5;
+    let both = [providers.over_at(end_ms), providers.over_at(end_ms)];
+    let later = providers.over_at(end_ms + 1);
+    now.store(4_999, Ordering::SeqCst);
+    providers.expire();
+    assert!(both.iter().all(|over| !*over.borrow()));
+    now.store(5_000, Ordering::SeqCst);
+    providers.expire();
+    assert!(both.iter().all(|over| *over.borrow()) && !*later.borrow());
+    // Of those that nobody waits for any more, nothing is kept.
+    drop(later);
+    providers.expire();
     assert_eq!(providers.waited_for(), 0);
 }
