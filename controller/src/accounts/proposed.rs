@@ -26,26 +26,41 @@ impl AccountCalls<'_> {
             let id = state.definitions.require(self.sight, &name)?;
             (state.definitions.proposal(id, &name)?.clone(), live.clone())
         };
-        let asked = Asked::between(&live, &proposal.changed(&live)?, None, None)?;
-        let (since, now) = (proposal.message().since_unix_s, self.service.clock().unix_ms() / 1_000);
+        let changed = proposal.changed(&live);
+        let (mut notes, mut comparison) = (proposal.notes(), None);
+        match changed.and_then(|changed| Asked::between(&live, &changed, None, None)) {
+            Ok(asked) => {
+                comparison = self.since(&name, proposal.message().since_unix_s, &asked)?;
+                if comparison.is_none() {
+                    notes.push("nothing is recorded since the comparison began; look again later".to_owned());
+                }
+            }
+            Err(error) => notes.push(format!(
+                "it does not fit what group {name} has become ({error}): propose it again, or withdraw it"
+            )),
+        }
+        Ok(v1::ProposalReply { proposal: Some(proposal.message().clone()), comparison, notes })
+    }
+
+    /// What was recorded since then, under both settings; nothing if there is nothing.
+    fn since(
+        &self,
+        name: &GroupName,
+        since: u64,
+        asked: &Asked,
+    ) -> Result<Option<v1::WhatIfReply>, AdminError> {
+        let now = self.service.clock().unix_ms() / 1_000;
         let minutes = (Step::Stored(Resolution::Minute), since.div_ceil(60).saturating_mul(60));
         let seconds = (now.saturating_sub(since) < SECONDS_KEPT_S).then_some((Step::Second, since));
         let started = now.saturating_sub(self.service.clock().uptime().0 / Span::secs(1).0);
         let mut ways: Vec<(Step, u64)> = seconds.into_iter().chain([minutes]).collect();
         ways.sort_by_key(|(step, from)| if *step == Step::Second { started.max(*from) } else { *from });
-        let (mut notes, mut comparison) = (proposal.notes(), None);
         for (step, from) in ways {
-            match self.replayed(&name, step, &self.range(step, from, 0), asked.clone()) {
+            match self.replayed(name, step, &self.range(step, from, 0), asked.clone()) {
                 Err(AdminError::NothingRecorded { .. }) => {}
-                answer => {
-                    comparison = Some(answer?);
-                    break;
-                }
+                answer => return answer.map(Some),
             }
         }
-        if comparison.is_none() {
-            notes.push("nothing is recorded since the comparison began; look again later".to_owned());
-        }
-        Ok(v1::ProposalReply { proposal: Some(proposal.message().clone()), comparison, notes })
+        Ok(None)
     }
 }

@@ -73,6 +73,12 @@ impl Proposal {
         Definition::parse(&with(&live.text(), &changes, &self.said.fields)?)
     }
 
+    /// The group as it would be, or as it is said to be where that does not fit what the group has become.
+    fn wanted(&self, live: &Definition) -> v1::Group {
+        let said = || with(&live.text(), &self.said.group.clone().unwrap_or_default(), &self.said.fields);
+        self.changed(live).map(|changed| changed.text()).or_else(|_| said()).unwrap_or_else(|_| live.text())
+    }
+
     /// What people must know to read the comparison.
     pub(crate) fn notes(&self) -> Vec<String> {
         let v1::Proposal { revision, live_revision, .. } = self.said;
@@ -249,7 +255,7 @@ impl DefinitionCalls<'_> {
         let id = state.definitions.catalog.require(&name)?;
         let Some(proposal) = state.definitions.proposals.get(id) else { return Ok(None) };
         let live = state.definitions.expect_revision(id, 0)?;
-        Ok(Some((proposal.said.clone(), proposal.changed(live)?.text())))
+        Ok(Some((proposal.said.clone(), proposal.wanted(live))))
     }
 
     /// All of them, by the names of their groups.

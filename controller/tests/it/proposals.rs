@@ -261,3 +261,30 @@ async fn grpc_and_rest_answer_alike_and_name_what_is_wrong() {
         "{status} {body}"
     );
 }
+
+#[tokio::test]
+async fn a_proposal_that_does_not_fit_its_group_any_more_is_still_seen_and_withdrawn() {
+    let lab = Lab::start().await;
+    let service = lab.running.service();
+    let moderated = v1::Group { burstable: "moderated".into(), ..group("web", "1000") };
+    service.definitions().create_group(&actor(), &moderated, false).unwrap();
+    let more = v1::Group { burst_ru_per_sec: "3000".into(), ..group("web", "") };
+    service.definitions().put_proposal(&actor(), &more, &["burst_ru_per_sec".to_owned()], 0).unwrap();
+    let off = v1::Group { burstable: "off".into(), ..group("web", "") };
+    service.definitions().alter_group(&actor(), &off, &["burstable".to_owned()], 0).unwrap();
+    let reply = seen(service, "web");
+    assert!(reply.proposal.is_some() && reply.comparison.is_none(), "{reply:?}");
+    assert!(reply.notes.concat().contains("does not fit what group web has become"), "{:?}", reply.notes);
+    let (_, proposed) = service.definitions().proposed("web").unwrap().unwrap();
+    assert_eq!((proposed.burst_ru_per_sec.as_str(), proposed.ru_per_sec.as_str()), ("3000", "1000"));
+    for (page, shows) in
+        [("/console/groups/web", "/console/groups/web/proposal"), ("/console/groups/web/proposal", "3000")]
+    {
+        let (status, text) = lab.http_text("GET", page, "text/html", b"").await;
+        assert!(status == 200 && text.contains(shows), "{page}: {status}");
+    }
+    let refused = service.definitions().apply_proposal(&actor(), "web", 0).unwrap_err();
+    assert_eq!(refused.code(), "refused");
+    assert!(service.definitions().delete_proposal(&actor(), "web").unwrap());
+    assert_eq!(lab.http_text("GET", "/console/groups/web", "text/html", b"").await.0, 200);
+}
