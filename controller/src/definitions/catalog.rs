@@ -198,7 +198,7 @@ impl Catalog {
             self.check_switch("query_limit.switch_group", &definition.name, target)?;
         }
         let parent = self.check_place(id, definition)?;
-        demotion::check(self, id, definition)?;
+        demotion::check(self, id, definition, self.get(id))?;
         Ok(parent)
     }
 

@@ -52,10 +52,16 @@ impl Demoting {
 }
 
 /// Checks `definition` for group `id`, which may be new, once its place is checked: its own demotion, and all that it bears
-/// on.
-pub(super) fn check(catalog: &Catalog, id: GroupId, definition: &Definition) -> Result<(), AdminError> {
+/// on. `before` is what it is to replace, which a draft may have replaced already.
+pub(super) fn check(
+    catalog: &Catalog,
+    id: GroupId,
+    definition: &Definition,
+    before: Option<&Definition>,
+) -> Result<(), AdminError> {
     let parent = definition.parent.as_ref().and_then(|parent| catalog.id(parent));
-    let after = After { catalog, id, definition, parent };
+    let is_new = before.is_none_or(|before| before.demote_to != definition.demote_to);
+    let after = After { catalog, id, definition, parent, is_new };
     if let Some(target) = &definition.demote_to {
         after.check_own(target)?;
     } else if catalog.demoting.is_empty() {
@@ -81,6 +87,8 @@ struct After<'a> {
     id: GroupId,
     definition: &'a Definition,
     parent: Option<GroupId>,
+    /// Whether the group did not demote there before.
+    is_new: bool,
 }
 
 impl<'a> After<'a> {
@@ -161,9 +169,7 @@ impl<'a> After<'a> {
 
     /// An error of what this change says: of its own demotion if that is new, or else of `field`.
     fn refuse(&self, source: GroupId, field: &str, message: String) -> Result<(), AdminError> {
-        let before = self.catalog.get(self.id).filter(|before| *before != self.definition);
-        let is_new = before.is_none_or(|before| before.demote_to != self.definition.demote_to);
-        let field = if source == self.id && is_new { FIELD } else { field };
+        let field = if source == self.id && self.is_new { FIELD } else { field };
         Err(AdminError::invalid(field, message))
     }
 }

@@ -1,11 +1,14 @@
 //! Changes of several things that bear on each other, and what a start makes of them.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_controller::audit::Actor;
 use tidegate_controller::error::AdminError;
 use tidegate_controller::service::{Done, EventKind, RenewIn, ReportIn, Service, Session};
+use tidegate_controller::store::records::StoredGroup;
+use tidegate_controller::store::{Store as _, Table};
 use tidegate_core::units::Ru;
 use tidegate_core::usage::{Consumption, RuParts};
 use tidegate_proto::v1::step::Kind;
@@ -82,17 +85,42 @@ fn lasting(name: &str, parent: &str, seconds: u64) -> Step {
     step(Kind::Group(Box::new(v1::Group { ttl_us: seconds * 1_000_000, ..*text })))
 }
 
-/// For how long a start after a crash has to reckon with leases of the one before.
-fn recovers_s(stage: Stage) -> u64 {
-    stage.crash().service.status().recovery.0 / 1_000_000
+/// A group as it is stored.
+fn row(stage: &Stage, name: &str) -> StoredGroup {
+    let mut found = None;
+    let scanned = stage.store.scan(Table::Groups, &[], &mut |_, value| {
+        let row: StoredGroup = serde_json::from_slice(value).unwrap();
+        found = found.take().or(Some(row).filter(|row| row.group.name == name));
+        Ok(ControlFlow::Continue(()))
+    });
+    scanned.unwrap();
+    found.unwrap()
+}
+
+/// The longest lease that may be out in a group or in what was below it, as it is stored.
+fn longest_s(stage: &Stage, name: &str) -> u64 {
+    row(stage, name).longest_ttl_us.unwrap() / 1_000_000
+}
+
+#[test]
+fn no_group_has_the_number_of_one_that_is_gone_whichever_was_put_last() {
+    let stage = Stage::new();
+    // The parent comes second, and is put first.
+    stage.apply(vec![below("leaf", "top", "3"), below("top", "", "9")]);
+    let newest = row(&stage, "top").id.max(row(&stage, "leaf").id);
+    stage.apply(vec![gone("top"), gone("leaf")]);
+    let stage = stage.crash();
+    stage.apply(vec![below("new", "", "5")]);
+    assert!(row(&stage, "new").id > newest);
 }
 
 #[test]
 fn leases_of_a_group_that_goes_with_the_one_above_it_are_remembered_above_both() {
     let stage = Stage::new();
     stage.apply(vec![lasting("top", "", 5), lasting("mid", "top", 5), lasting("leaf", "mid", 60)]);
+    assert_eq!(longest_s(&stage, "top"), 5);
     stage.apply(vec![gone("mid"), gone("leaf")]);
-    assert!(recovers_s(stage) > 30);
+    assert_eq!(longest_s(&stage, "top"), 60);
 }
 
 #[test]
@@ -101,7 +129,8 @@ fn leases_of_a_group_at_the_top_that_is_gone_are_remembered_over_changes_of_othe
     stage.apply(vec![lasting("long", "", 60)]);
     stage.apply(vec![gone("long")]);
     stage.apply(vec![lasting("brief", "", 5)]);
-    assert!(recovers_s(stage) > 30);
+    // For so long a start after a crash may have to reckon with them.
+    assert!(stage.crash().service.status().recovery.0 > 30_000_000);
 }
 
 fn watch(statement: u64, action: &str, to: &str) -> v1::Watch {
@@ -216,6 +245,22 @@ fn each_proposal_begins_again_that_one_change_of_several_groups_bears_on() {
     assert_eq!(since, [60, 60, 0]);
 }
 
+#[test]
+fn a_watch_of_a_step_switches_to_another_group_that_is_there() {
+    let stage = Stage::new();
+    let refused = |to: &str| {
+        let steps = vec![below("web", "", "5"), step(Kind::Watch(watch(1, "switch_group", to)))];
+        let wish = ApplyRequest { steps, ..ApplyRequest::default() };
+        stage.service.definitions().apply(&actor(), &wish).unwrap_err().field().map(str::to_owned)
+    };
+    for to in ["default", "nowhere"] {
+        assert_eq!(refused(to).as_deref(), Some("steps[1].watch.switch_group"), "{to}");
+    }
+    // It may come with the watch.
+    stage.apply(vec![step(Kind::Watch(watch(1, "switch_group", "web"))), below("web", "", "5")]);
+    assert_eq!(stage.watches()[0].switch_group, "web");
+}
+
 /// A stage with a watch that a gateway has found in the group `web`, by a rule that switches to `to`.
 fn found() -> (Stage, v1::Watch) {
     let stage = Stage::new();
@@ -299,8 +344,11 @@ fn watchers_are_told_of_a_binding_that_is_taken_away() {
     let stage = Stage::new();
     stage.apply(vec![below("web", "", "5")]);
     let definitions = stage.service.definitions();
-    for (tenant, user) in [("acme", ""), ("", "ann"), ("acme", "ann")] {
+    let all = [("acme", "ann"), ("", "ann"), ("acme", "")];
+    for (tenant, user) in all {
         definitions.bind(&actor(), tenant, user, "web").unwrap();
+    }
+    for (tenant, user) in all {
         let kinds = told(&stage, |_| assert!(definitions.unbind(&actor(), tenant, user).unwrap()));
         let [EventKind::Bound(change)] = &kinds[..] else { panic!("{kinds:?}") };
         assert_eq!((change.principal.tenant(), change.principal.user()), (tenant, user));
@@ -336,4 +384,26 @@ fn a_table_to_charge_by_and_one_beside_it_come_with_one_change() {
     let costs = stage.crash().service.definitions().cost_tables();
     let names = [costs.active(), costs.shadow()].map(|table| table.unwrap().name().to_owned());
     assert_eq!(names, ["ours", "next"]);
+}
+
+#[test]
+fn what_is_wrong_with_a_demotion_is_said_of_the_field_that_the_step_changes() {
+    let stage = Stage::new();
+    let demoting = |to: &str, priority: &str| {
+        let group = v1::Group { demote_to: to.into(), priority: priority.into(), ..group("web", "5") };
+        step(Kind::Group(Box::new(group)))
+    };
+    let refused = |steps| {
+        let wish = ApplyRequest { steps, ..ApplyRequest::default() };
+        stage.service.definitions().apply(&actor(), &wish).unwrap_err()
+    };
+    stage.apply(vec![below("low", "", "5")]);
+    // A new demotion, of a new group and of one that is there: as of a single change.
+    let field = Some("steps[0].group.demote_to");
+    assert_eq!(refused(vec![demoting("low", "medium")]).field(), field);
+    stage.apply(vec![demoting("/", "medium")]);
+    assert_eq!(refused(vec![demoting("low", "medium")]).field(), field);
+    // One that is there already, by its priority.
+    stage.apply(vec![demoting("low", "high")]);
+    assert_eq!(refused(vec![demoting("low", "medium")]).field(), Some("steps[0].group.priority"));
 }

@@ -96,6 +96,7 @@ pub(crate) fn plan(
 /// keeps a group until its leases have ended.
 fn check_groups(draft: &Draft<'_>, steps: &[(String, Wanted)], deletes: bool, faults: &mut Faults) {
     let catalog = &draft.state.definitions.catalog;
+    let touched = draft.touched();
     for (place, wanted) in steps {
         let Wanted::Group { definition, .. } = wanted else { continue };
         // A group that was refused before is not in the draft.
@@ -106,7 +107,8 @@ fn check_groups(draft: &Draft<'_>, steps: &[(String, Wanted)], deletes: bool, fa
             faults.add(place, &error);
         }
         let place_of = draft.state.definitions.check_place(&draft.state.leasing, id, definition);
-        match place_of.and_then(|()| demotion::check(catalog, id, definition)) {
+        let before = touched.get(&id).map_or_else(|| catalog.get(id), Option::as_ref);
+        match place_of.and_then(|()| demotion::check(catalog, id, definition, before)) {
             Err(AdminError::Invalid { field, message }) if deletes => {
                 let hint = "groups that this change deletes count until their leases have ended: delete them in one before";
                 faults.add(place, &AdminError::Invalid { field, message: format!("{message} ({hint})") });
