@@ -58,6 +58,8 @@ mod jwt;
 #[cfg(test)]
 mod large;
 #[cfg(test)]
+mod letting;
+#[cfg(test)]
 mod logged;
 #[cfg(test)]
 mod logs;

@@ -160,3 +160,36 @@ async fn bindings_and_watches_of_the_group_that_is_pruned_under_go_and_those_bes
     assert_eq!(watches.iter().map(|of| of.group.as_str()).collect::<Vec<_>>(), ["aside"]);
     assert_eq!(tree(&lab).len(), 3);
 }
+
+#[tokio::test]
+async fn a_group_that_was_changed_since_it_was_read_is_not_deleted_by_a_step() {
+    let lab = Lab::start().await;
+    apply(&lab, vec![below("web", "", "5"), below("other", "", "5")]);
+    let service = lab.running.service();
+    let read = service.definitions().group("web").unwrap().group.revision;
+    apply(&lab, vec![below("web", "", "6")]);
+    let deleting = |expected_revision| {
+        let name = "web".to_owned();
+        step(Kind::DeleteGroup(v1::DeleteGroupRequest { name, expected_revision, ..Default::default() }))
+    };
+    let steps = vec![gone("other"), deleting(read)];
+    let refused = try_apply(&lab, ApplyRequest { steps, ..ApplyRequest::default() }).unwrap_err();
+    assert_eq!((refused.code(), fields(&refused)), ("revision", vec!["steps[1].delete_group"]));
+    assert_eq!(tree(&lab).len(), 2, "none of both");
+    let now = service.definitions().group("web").unwrap().group.revision;
+    apply(&lab, vec![gone("other"), deleting(now)]);
+    assert!(tree(&lab).is_empty());
+}
+
+#[tokio::test]
+async fn a_watch_that_a_step_names_is_not_pruned_though_it_changes_nothing() {
+    let lab = Lab::start().await;
+    apply(&lab, vec![killing("default", 1), killing("default", 2)]);
+    let prune = Some(Prune { watches: true, ..Prune::default() });
+    let wish = ApplyRequest { steps: vec![killing("default", 2)], prune, ..ApplyRequest::default() };
+    let applied = try_apply(&lab, wish).unwrap();
+    let outcomes: Vec<Done> = applied.outcomes.iter().map(|one| one.done).collect();
+    assert_eq!(outcomes, [Done::Unchanged, Done::Deleted]);
+    let left = lab.running.service().statements().watches("").unwrap();
+    assert_eq!(left.iter().map(|watch| watch.digest.as_str()).collect::<Vec<_>>(), ["0000000000000002"]);
+}

@@ -22,19 +22,45 @@ fn later(guard: &Arc<Guard>, between: impl Fn(SocketAddr), peer: &str) -> Vec<Du
 }
 
 fn call(guard: &Arc<Guard>, peer: SocketAddr, shows: Option<&str>) -> Result<(), Denied> {
+    called(guard, peer, shows, CALL)
+}
+
+fn called(guard: &Arc<Guard>, peer: SocketAddr, shows: Option<&str>, call: Call<'_>) -> Result<(), Denied> {
     let mut request = Request::new(());
     *request.extensions_mut() = guard.greeting()(None, peer);
     if let Some(text) = shows {
         request.headers_mut().insert(AUTHORIZATION, HeaderValue::from_str(text).unwrap());
     }
-    guard.admit(Surface::Rest, CALL, &mut request)
+    guard.admit(Surface::Rest, call, &mut request)
+}
+
+fn service() -> (Arc<Service>, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(RedbStore::open(&folder.path().join("store")).unwrap());
+    let service = Service::load(store, ServiceConfig::default(), Clock::start()).unwrap();
+    (Arc::new(service), folder)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_token_counts_at_the_login_and_with_what_anyone_may_call() {
+    let (service, _folder) = service();
+    let guard = Guard::new(Access::default(), service, Arc::new(Failures::default()));
+    let at = |peer: &str| peer.parse::<SocketAddr>().unwrap();
+    let usual = later(&guard, |_| (), "192.0.2.1:1");
+    let of_login: Vec<Duration> =
+        (0..30).map(|_| guard.log_in("tdg_1.0", at("192.0.2.2:1")).unwrap_err().later).collect();
+    assert_eq!(of_login, usual);
+    let probe = Call::Rest("GET", "/healthz");
+    for _ in 0..29 {
+        called(&guard, at("192.0.2.3:1"), Some("Bearer tdg_1.0"), probe).unwrap();
+    }
+    let last = call(&guard, at("192.0.2.3:1"), Some("Bearer tdg_1.0")).unwrap_err();
+    assert_eq!(Some(&last.later), usual.last(), "as after as many refusals");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_paid_for_by_a_proof_and_not_by_a_call_that_proves_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Arc::new(RedbStore::open(&folder.path().join("store")).unwrap());
-    let service = Arc::new(Service::load(store, ServiceConfig::default(), Clock::start()).unwrap());
+    let (service, _folder) = service();
     let wish = tidegate_proto::v1::CreateTokenRequest {
         name: "ann".into(),
         role: "viewer".into(),

@@ -239,3 +239,15 @@ fn all_who_are_connected_by_jwts_of_one_end_are_cut_off_at_it() {
     providers.expire();
     assert_eq!(providers.waited_for(), 0);
 }
+
+#[test]
+fn keys_are_used_for_as_long_as_is_said_though_no_fetch_has_failed() {
+    let now = Arc::new(AtomicU64::new(0));
+    let settings = provider("https://i", Source::Discovery);
+    let providers = Providers::new(vec![settings], Clock::driven(Arc::clone(&now)));
+    providers.put_keys("p", set(&["1"]).as_bytes()).unwrap();
+    now.store(3_600_000_000, Ordering::SeqCst);
+    assert!(has(&providers, "1"));
+    now.store(3_600_000_001, Ordering::SeqCst);
+    assert!(why(&providers, "1").contains("too old: keys_kept"));
+}

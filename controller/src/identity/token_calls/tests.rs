@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tempfile::TempDir;
+use tidegate_proto::NOT_GIVEN;
 
 use super::*;
 use crate::clock::Clock;
@@ -52,4 +53,20 @@ fn the_token_of_an_admin_that_is_over_is_revoked_though_there_is_no_other() {
     now.store(5_000, Ordering::SeqCst);
     assert_eq!(service.tokens().revoke(&actor(), id, false).unwrap().id(), id);
     assert_eq!(service.tokens().revoke(&actor(), id, true).unwrap_err().code(), "not_found");
+}
+
+#[test]
+fn the_word_for_groups_that_are_not_given_is_none_that_is_given() {
+    let (service, _, _folder) = stage();
+    let wish = |group: &str| v1::CreateTokenRequest {
+        name: "till".to_owned(),
+        role: "node".to_owned(),
+        groups: vec!["shop".to_owned(), group.to_owned()],
+        ..v1::CreateTokenRequest::default()
+    };
+    for word in [NOT_GIVEN.to_owned(), NOT_GIVEN.to_ascii_uppercase()] {
+        let refused = service.tokens().create(&actor(), &wish(&word)).unwrap_err();
+        assert_eq!(refused.field(), Some("groups"), "{word}");
+    }
+    service.tokens().create(&actor(), &wish("reports")).unwrap();
 }
