@@ -177,8 +177,7 @@ impl Draft<'_> {
         Outcome { kind: "watch", name: subject, done: Done::Deleted, change }
     }
 
-    /// Whether there is room for all bindings, and for all watches of operators: for what is left of them in the end, so
-    /// that what goes makes room.
+    /// Whether there is room for all bindings and watches of operators as they are left: what goes makes room.
     pub(crate) fn check_room(&self) -> Result<(), AdminError> {
         let full = |what, limit| Err(AdminError::Full { what, limit });
         if self.binding_count() > MAX_BINDINGS.max(self.state.definitions.bindings.len()) {
