@@ -8,7 +8,7 @@ pub mod history;
 pub(crate) mod kept;
 pub mod live;
 pub(crate) mod packing;
-mod proposed;
+pub(crate) mod proposed;
 pub(crate) mod prune;
 pub(crate) mod recent;
 #[cfg(test)]

@@ -11,6 +11,15 @@ use crate::error::{AdminError, InField};
 use crate::limits::SECONDS_KEPT_S;
 use crate::name::GroupName;
 
+/// What is said in place of a comparison.
+const UNRECORDED: &str = "nothing is recorded since the comparison began; look again later";
+
+/// The answer to a proposal that has just been made: there is nothing to replay yet, so that it takes no room from replays
+/// and cannot fail after the proposal is stored.
+pub(crate) fn begun(proposal: v1::Proposal) -> v1::ProposalReply {
+    v1::ProposalReply { proposal: Some(proposal), comparison: None, notes: vec![UNRECORDED.to_owned()] }
+}
+
 impl AccountCalls<'_> {
     /// The proposal of a group and what was recorded since, under both settings: by the second as long as all seconds are
     /// kept, then by the minute, from the first whole minute on. After a start, which forgets the seconds, by those that
@@ -32,7 +41,7 @@ impl AccountCalls<'_> {
             Ok(asked) => {
                 comparison = self.since(&name, proposal.message().since_unix_s, &asked)?;
                 if comparison.is_none() {
-                    notes.push("nothing is recorded since the comparison began; look again later".to_owned());
+                    notes.push(UNRECORDED.to_owned());
                 }
             }
             Err(error) => notes.push(format!(

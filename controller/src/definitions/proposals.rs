@@ -148,14 +148,14 @@ impl Definitions {
 }
 
 impl DefinitionCalls<'_> {
-    /// Proposes a change of a group, in place of an earlier proposal.
+    /// Proposes a change of a group, in place of an earlier proposal; returns the proposal.
     pub fn put_proposal(
         &self,
         actor: &Actor,
         changes: &v1::Group,
         mask: &[String],
         expected_revision: u64,
-    ) -> Result<(), AdminError> {
+    ) -> Result<v1::Proposal, AdminError> {
         let name = GroupName::parse(&changes.name).in_field("name")?;
         let fields = fields(mask)?;
         let unix_s = self.service.clock().unix_ms() / 1_000;
@@ -192,11 +192,8 @@ impl DefinitionCalls<'_> {
                 before: before.map(text).unwrap_or_default(),
                 after: text(&proposal),
             };
-            Ok(Plan {
-                edits: vec![Edit::PutProposal(id, Box::new(proposal))],
-                changes: vec![change],
-                reply: (),
-            })
+            let reply = proposal.said.clone();
+            Ok(Plan { edits: vec![Edit::PutProposal(id, Box::new(proposal))], changes: vec![change], reply })
         })
     }
 

@@ -8,6 +8,7 @@ use tonic::{Request, Response, Status};
 
 use super::grants::Answers;
 use super::{Stopping, actor, admin_status, backup, blocking, by, check_given, convert};
+use crate::accounts::proposed::begun;
 use crate::definitions::bindings::Principal;
 use crate::error::AdminError;
 use crate::identity::guard;
@@ -238,11 +239,10 @@ impl Admin for AdminAdapter {
         let actor = actor(&request);
         let v1::PutProposalRequest { group, update_mask, expected_revision } = request.into_inner();
         let group = required(group, "group")?;
-        let answer = self.call(move |service| {
-            service.definitions().put_proposal(&actor, &group, &update_mask, expected_revision)?;
-            service.accounts().proposal(&group.name)
+        let proposed = self.call(move |service| {
+            service.definitions().put_proposal(&actor, &group, &update_mask, expected_revision)
         });
-        reply(answer.await?)
+        reply(begun(proposed.await?))
     }
 
     async fn get_proposal(

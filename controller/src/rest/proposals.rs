@@ -13,6 +13,7 @@ use super::blocking;
 use super::error::{ApiError, ErrorBody};
 use super::extract::{Body, By, Named, Params};
 use super::groups::{AlterParams, answer, masked};
+use crate::accounts::proposed::begun;
 use crate::service::Service;
 use tidegate_proto::v1;
 
@@ -33,10 +34,9 @@ pub(super) async fn propose(
 ) -> Result<Json<v1::ProposalReply>, ApiError> {
     let (group, mask) = masked(name, fields)?;
     let proposed = blocking(service, move |service| {
-        service.definitions().put_proposal(&actor, &group, &mask, params.expected_revision)?;
-        service.accounts().proposal(&group.name)
+        service.definitions().put_proposal(&actor, &group, &mask, params.expected_revision)
     });
-    proposed.await.map(Json)
+    Ok(Json(begun(proposed.await?)))
 }
 
 /// Reads the proposal of a group, with what was recorded since under both settings.

@@ -187,7 +187,7 @@ pub(super) async fn alter(
         let done = if sent.button == Button::Propose {
             definitions
                 .put_proposal(&visitor.actor(), &group, &mask, sent.revision)
-                .map(|()| proposal::link(name))
+                .map(|_| proposal::link(name))
         } else if mask.is_empty() {
             Ok(Link::group(name))
         } else {

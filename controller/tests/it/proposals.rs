@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::json;
 use tidegate_controller::audit::Actor;
+use tidegate_controller::limits::MOST_BELOW;
 use tidegate_controller::service::Service;
 use tidegate_proto::v1;
 
@@ -26,6 +27,7 @@ fn propose(service: &Service, name: &str, rate: &str) -> Result<(), String> {
     service
         .definitions()
         .put_proposal(&actor(), &group(name, rate), &mask, 0)
+        .map(drop)
         .map_err(|error| error.to_string())
 }
 
@@ -287,4 +289,29 @@ async fn a_proposal_that_does_not_fit_its_group_any_more_is_still_seen_and_withd
     assert_eq!(refused.code(), "refused");
     assert!(service.definitions().delete_proposal(&actor(), "web").unwrap());
     assert_eq!(lab.http_text("GET", "/console/groups/web", "text/html", b"").await.0, 200);
+}
+
+/// Its comparison would replay more groups than a replay takes: that a proposal is stored does not depend on it.
+#[tokio::test]
+async fn what_is_proposed_for_a_group_with_many_below_is_answered_as_it_is_stored() {
+    let lab = Lab::start().await;
+    let below = |number: usize| v1::Group { parent: "web".into(), ..group(&format!("below-{number}"), "1") };
+    let groups = [group("web", "1000")].into_iter().chain((0..=MOST_BELOW).map(below));
+    let steps = groups.map(|group| v1::Step { kind: Some(v1::step::Kind::Group(Box::new(group))) });
+    let wish = v1::ApplyRequest { steps: steps.collect(), ..v1::ApplyRequest::default() };
+    lab.running.service().definitions().apply(&actor(), &wish).unwrap();
+    let put = v1::PutProposalRequest {
+        group: Some(group("web", "5")),
+        update_mask: vec!["ru_per_sec".into()],
+        expected_revision: 0,
+    };
+    let reply = lab.admin().await.put_proposal(put).await.unwrap().into_inner();
+    assert_eq!(reply.proposal.unwrap().fields, ["ru_per_sec"]);
+    let path = "/v1/groups/web/proposal";
+    let (status, body) = lab.http("PUT", path, Some(r#"{"burst": "7"}"#)).await;
+    assert_eq!((status, &body["proposal"]["fields"]), (200, &json!(["burst"])), "{body}");
+    assert!(body["notes"][0].as_str().unwrap().starts_with("nothing is recorded since"), "{body}");
+    // Its comparison is what cannot be had.
+    let (status, body) = lab.http("GET", path, None).await;
+    assert!(status == 400 && body.to_string().contains("too many to replay"), "{status} {body}");
 }
