@@ -128,11 +128,6 @@ impl Stopping {
         Self { over: guard::over(extensions), ..self.clone() }
     }
 
-    /// Whether the controller shuts down.
-    fn is_requested(&self) -> bool {
-        *self.stopped.borrow()
-    }
-
     /// Waits for the shutdown, or for the end of what the caller showed, which is the status.
     async fn requested(&mut self) -> Option<Status> {
         let over = async {

@@ -152,7 +152,7 @@ async fn run(
                     Answer::Granted(convert::granted(renewed))
                 }
                 Some(Some(Ask::Goodbye(goodbye))) => {
-                    let farewell = farewell(service, stopping, session, goodbye).await?;
+                    let farewell = farewell(service, stopping, peer, session, goodbye).await?;
                     return send(peer, farewell).await;
                 }
                 Some(Some(Ask::Hello(_))) => return Err(Status::invalid_argument("a session has one hello only")),
@@ -179,7 +179,8 @@ fn lower(epoch: u64, lowers: Vec<(name::GroupName, tidegate_core::units::Rate)>)
 /// Counts the last reports and waits until they are on disk, as long as the node waits.
 async fn farewell(
     service: &Arc<Service>,
-    stopping: &Stopping,
+    stopping: &mut Stopping,
+    peer: &Peer,
     session: &Session,
     goodbye: v1::Goodbye,
 ) -> Result<Answer, Status> {
@@ -190,15 +191,19 @@ async fn farewell(
         service.leasing().goodbye(session.client, session.session, seq, &reports).ok_or_else(replaced)?;
     let refused = convert::refused(refused);
     let mut again = interval(duration(FLUSH_EVERY));
+    // The first tick is at once.
+    again.tick().await;
     loop {
-        again.tick().await;
         let flushing = Arc::clone(service);
         if let Ok(Ok(())) = tokio::task::spawn_blocking(move || flushing.accounts().flush()).await {
             return Ok(Answer::Farewell(v1::Farewell { seq, refused }));
         }
-        if stopping.is_requested() {
+        tokio::select! {
+            biased;
+            () = peer.closed() => return Err(Status::cancelled("the node went away")),
             // Another controller may own the store: the node reports to that one.
-            return Err(stopped());
+            ended = stopping.requested() => return Err(ended.unwrap_or_else(stopped)),
+            _ = again.tick() => {}
         }
     }
 }

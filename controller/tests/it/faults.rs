@@ -11,9 +11,10 @@ use tidegate_controller::{Controller, StartError};
 use tidegate_proto::v1;
 use tidegate_proto::v1::client_message::Kind as Ask;
 use tidegate_proto::v1::server_message::Kind as Answer;
+use tokio::time::timeout;
 use tonic::Code;
 
-use crate::support::{Faulty, Lab, Node, charged, config, group, report, store_path};
+use crate::support::{Faulty, Lab, Node, PATIENCE, charged, config, group, report, store_path};
 
 async fn faulty() -> (Lab, Arc<Faulty>) {
     let folder = tempfile::tempdir().unwrap();
@@ -129,6 +130,32 @@ async fn a_goodbye_is_answered_once_its_reports_are_on_disk_and_not_before() {
     store.full.store(false, Ordering::SeqCst);
     assert!(matches!(farewell.await.unwrap(), Answer::Farewell(v1::Farewell { seq: 50, .. })));
     // What the node now forgets is there after a crash.
+    drop(store);
+    let lab = lab.crash().await;
+    assert_eq!(charged(&lab, "web").await, 5_000_000);
+}
+
+/// A node that is gone waits for nothing: it counts as connected no longer, though the disk is still full.
+#[tokio::test]
+async fn a_goodbye_whose_node_went_away_is_not_waited_for() {
+    let (lab, store) = faulty().await;
+    lab.group("web", "1000").await;
+    let node = Node::connect(&lab, "node", 1).await.unwrap();
+    store.fill(true);
+    let goodbye = v1::Goodbye { seq: 50, reports: vec![report("web", 0, 5)] };
+    node.send(Some(Ask::Goodbye(goodbye))).await;
+    // It was heard.
+    while charged(&lab, "web").await < 5_000_000 {}
+    drop(node);
+    let gone = async {
+        while lab.running.service().status().clients > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, gone).await.unwrap();
+    // What it said last counts all the same.
+    store.fill(false);
+    lab.running.service().accounts().flush().unwrap();
     drop(store);
     let lab = lab.crash().await;
     assert_eq!(charged(&lab, "web").await, 5_000_000);
