@@ -332,7 +332,8 @@ impl Metrics {
 
     /// The page in Prometheus' text format, with these groups' states.
     pub fn page(&self, groups: &[GroupSample]) -> Result<String, fmt::Error> {
-        self.gauges.show(groups);
+        // Until the page is made: another one has other groups, or clears these.
+        let _shown = self.gauges.show(groups);
         let mut page = String::new();
         encode_registry(&mut page, &self.registry)?;
         self.process.write(&mut page)?;

@@ -1,5 +1,7 @@
 //! What groups with leases do at the moment.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
@@ -28,6 +30,8 @@ pub(super) struct GroupGauges {
     limit: Family<GroupLabel, FloatGauge>,
     warm: Family<GroupLabel, FloatGauge>,
     wait: Family<WaitLabel, FloatGauge>,
+    /// Held while a page shows what they have.
+    page: Mutex<()>,
 }
 
 impl GroupGauges {
@@ -52,8 +56,9 @@ impl GroupGauges {
         );
     }
 
-    /// Shows these groups, and no others.
-    pub(super) fn show(&self, groups: &[GroupSample]) {
+    /// Shows these groups, and no others, until what it returns is dropped.
+    pub(super) fn show(&self, groups: &[GroupSample]) -> MutexGuard<'_, ()> {
+        let page = self.page.lock().unwrap_or_else(PoisonError::into_inner);
         let all = [&self.committed, &self.pool, &self.demand, &self.limit, &self.warm];
         all.iter().for_each(|family| family.clear());
         self.wait.clear();
@@ -75,5 +80,40 @@ impl GroupGauges {
                 }
             }
         }
+        page
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use tidegate_core::units::{Rate, Ru};
+
+    use super::super::Metrics;
+    use super::*;
+
+    /// As two servers that scrape the controller may ask at the same moment.
+    #[test]
+    fn pages_that_are_made_at_once_have_all_groups_each() {
+        let metrics = Metrics::new();
+        let sample = |number: usize| GroupSample {
+            name: format!("g{number}"),
+            committed: Rate::whole(7),
+            pool: Ru::ZERO,
+            demand: Rate::ZERO,
+            limit: None,
+            warm: None,
+            waits: None,
+        };
+        let samples: Vec<GroupSample> = (0..20).map(sample).collect();
+        let scrapes = || {
+            for _ in 0..100 {
+                let page = metrics.page(&samples).unwrap();
+                let groups = page.matches("tidegate_group_committed_ru_per_second{group=").count();
+                assert_eq!(groups, samples.len());
+            }
+        };
+        thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(scrapes))));
     }
 }
