@@ -13,18 +13,20 @@ use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use tokio::sync::mpsc;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::view::{Part, Shown, View};
 use super::visitor::Visitor;
 use super::{Web, reply};
 use crate::accounts::live::second;
-use crate::error::AdminError;
+use crate::clock::duration;
+use crate::error::{AdminError, ErrorKind};
 use crate::identity::matrix::{Call, allows};
+use crate::limits::{DRAIN_WITHIN, READ_WITHIN};
 
 /// Time between two parts. People do not read faster; reports of nodes come once a second, too.
-const EVERY: Duration = Duration::from_secs(1);
+pub(super) const EVERY: Duration = Duration::from_secs(1);
 /// Streams at once. Half of it is short for a room of screens; twice of it takes places from scrapers and tools.
 const MOST: usize = 200;
 /// Parts made in one second that are kept: more views than streams there cannot be.
@@ -93,7 +95,7 @@ pub(super) async fn stream(State(web): State<Arc<Web>>, visitor: Visitor, Query(
     Sse::new(ReceiverStream::new(parts)).into_response()
 }
 
-/// Makes parts until the page is gone, or what its viewer has shown is over.
+/// Sends parts until the page is gone, or what its viewer has shown is over. What is not read holds up none of these.
 async fn follow(
     web: Arc<Web>,
     visitor: Visitor,
@@ -103,29 +105,38 @@ async fn follow(
     to: mpsc::Sender<Result<Event, Infallible>>,
 ) {
     let mut stopped = web.stopped.clone();
-    let over = visitor.over();
+    let is_over = tokio::select! {
+        () = parts(&web, &visitor, &view, &address, &to) => false,
+        () = visitor.ends(&web) => true,
+        _ = stopped.wait_for(|stopped| *stopped) => false,
+        () = tokio::time::sleep(LONGEST) => false,
+        () = to.closed() => false,
+    };
+    if is_over {
+        // A page that does not read it asks again once it does, and is told then.
+        let _ = timeout(duration(DRAIN_WITHIN), to.send(Ok(gone()))).await;
+    }
+}
+
+/// Makes and sends parts as long as there are any and they are read.
+async fn parts(
+    web: &Arc<Web>,
+    visitor: &Visitor,
+    view: &View,
+    address: &str,
+    to: &mpsc::Sender<Result<Event, Infallible>>,
+) {
     let mut tick = interval(EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut before: Option<Arc<str>> = None;
-    let ends = tokio::time::sleep(LONGEST);
-    tokio::pin!(ends);
     loop {
-        tokio::select! {
-            _ = tick.tick() => {}
-            _ = stopped.wait_for(|stopped| *stopped) => return,
-            () = &mut ends => return,
-            () = to.closed() => return,
-        }
-        if over.as_ref().is_some_and(|over| *over.borrow()) {
-            let _ = to.send(Ok(Event::default().event("gone").data(SIGN))).await;
-            return;
-        }
+        tick.tick().await;
         let made = {
             let (web, visitor, view, address) =
-                (Arc::clone(&web), visitor.clone(), view.clone(), address.clone());
+                (Arc::clone(web), visitor.clone(), view.clone(), address.to_owned());
             tokio::task::spawn_blocking(move || web.part(&visitor, &view, address)).await
         };
-        let event = match made {
+        let (event, is_last) = match made {
             Ok(Ok(part)) => {
                 // The same again is a sign of life only.
                 let is_same = before.as_ref().is_some_and(|before| *before == part);
@@ -133,19 +144,27 @@ async fn follow(
                 let event =
                     if is_same { event.event("same").data(SIGN) } else { event.event("part").data(&*part) };
                 before = Some(part);
-                event
+                (event, false)
             }
+            // The page says how old its figures are until the store can be read again.
+            Ok(Err(error)) if error.kind() == ErrorKind::Unavailable => continue,
             // A group that was deleted.
-            Ok(Err(_)) => Event::default().event("gone").data(SIGN),
+            Ok(Err(_)) => (gone(), true),
             Err(error) => {
                 tracing::error!(%error, "a live page failed");
                 return;
             }
         };
-        if to.send(Ok(event)).await.is_err() {
+        let sent = timeout(duration(READ_WITHIN), to.send(Ok(event))).await;
+        if is_last || !matches!(sent, Ok(Ok(()))) {
             return;
         }
     }
+}
+
+/// The page follows nothing any more.
+fn gone() -> Event {
+    Event::default().event("gone").data(SIGN)
 }
 
 impl Web {

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sha2::{Digest as _, Sha256};
 use tidegate_core::units::{Span, Time};
-use tokio::sync::watch as flag;
 
 use crate::identity::tokens::Shown;
 
@@ -28,6 +27,8 @@ type Hash = [u8; 32];
 pub(super) struct Session {
     /// Who it is, and when that is over.
     pub(super) shown: Arc<Shown>,
+    /// The hash of its secret.
+    of: Hash,
     begun: Time,
     used: Time,
 }
@@ -35,11 +36,6 @@ pub(super) struct Session {
 impl Session {
     fn is_over(&self, now: Time) -> bool {
         now.since(self.used) >= IDLE || now.since(self.begun) >= LONGEST || *self.shown.over.borrow()
-    }
-
-    /// Shows true once what the viewer logged in by is over.
-    pub(super) fn over(&self) -> flag::Receiver<bool> {
-        self.shown.over.clone()
     }
 }
 
@@ -61,8 +57,8 @@ impl Sessions {
             let least = open.iter().min_by_key(|(_, session)| session.used).map(|(hash, _)| *hash);
             least.map(|hash| open.remove(&hash));
         }
-        let session = Session { shown: Arc::new(shown), begun: now, used: now };
-        open.insert(hash(secret.as_bytes()), session);
+        let of = hash(secret.as_bytes());
+        open.insert(of, Session { shown: Arc::new(shown), of, begun: now, used: now });
         secret
     }
 
@@ -79,6 +75,11 @@ impl Sessions {
             session.used = now;
         }
         Some(session.clone())
+    }
+
+    /// Whether a session that was found goes on.
+    pub(super) fn goes_on(&self, now: Time, session: &Session) -> bool {
+        self.open().get(&session.of).is_some_and(|session| !session.is_over(now))
     }
 
     /// Ends a session.
@@ -98,6 +99,8 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::watch as flag;
+
     use super::*;
     use crate::identity::{Identity, Role};
 

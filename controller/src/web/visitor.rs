@@ -1,6 +1,7 @@
 //! Who looks at the console in this request.
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -10,8 +11,10 @@ use axum::http::request::Parts;
 use subtle::ConstantTimeEq as _;
 use tidegate_console::viewer::{Proof, Viewer};
 use tokio::sync::watch as flag;
+use tokio::time::interval;
 
 use super::Web;
+use super::live::EVERY;
 use super::session::Session;
 use crate::definitions::audit::Actor;
 use crate::error::AdminError;
@@ -27,7 +30,10 @@ pub(super) struct Visitor {
     pub(super) viewer: Viewer,
     identity: Option<Arc<Identity>>,
     peer: String,
+    /// Shows true once what was shown is over; `None` for what lasts as its connection does.
     over: Option<flag::Receiver<bool>>,
+    /// That of a login.
+    session: Option<Session>,
 }
 
 impl Visitor {
@@ -36,7 +42,7 @@ impl Visitor {
         let peer = extensions.get::<ConnectInfo<SocketAddr>>();
         let peer = peer.map_or_else(|| "unknown address".to_owned(), |ConnectInfo(peer)| peer.to_string());
         let identity = guard::caller(extensions);
-        let session = extensions.get::<Session>();
+        let session = extensions.get::<Session>().cloned();
         let role = identity.as_ref().map(|identity| identity.role);
         let may = |method, path| web.guard.is_none() || allows(role, Call::Rest(method, path));
         let viewer = Viewer {
@@ -56,7 +62,7 @@ impl Visitor {
             may_see_all: may("GET", "/v1/status"),
             form_key: web.forms.key_of(identity.as_deref()),
         };
-        Self { viewer, identity, peer, over: session.map(Session::over).or_else(|| guard::over(extensions)) }
+        Self { viewer, identity, peer, over: guard::over(extensions), session }
     }
 
     /// The identity, for calls of rooms; `None` while authentication is off.
@@ -74,9 +80,27 @@ impl Visitor {
         crate::identity::Sight::of(self.identity()).tenant()
     }
 
-    /// Shows true once the proof of who it is is over; `None` for what lasts as its connection does.
-    pub(super) fn over(&self) -> Option<flag::Receiver<bool>> {
-        self.over.clone()
+    /// Waits until it is over who this is: with what was shown, or with the session.
+    pub(super) async fn ends(&self, web: &Web) {
+        let mut over = self.over.clone();
+        let shown = async {
+            match &mut over {
+                // A sender that is gone is a service that is.
+                Some(over) => drop(over.wait_for(|over| *over).await.is_ok()),
+                None => pending().await,
+            }
+        };
+        let session = async {
+            let Some(session) = &self.session else { return pending().await };
+            let mut look = interval(EVERY);
+            while web.sessions.goes_on(web.service.clock().now(), session) {
+                look.tick().await;
+            }
+        };
+        tokio::select! {
+            () = shown => {}
+            () = session => {}
+        }
     }
 
     /// Refuses a form that does not come from a page of this viewer.

@@ -23,7 +23,7 @@ use super::support::{Lab, PATIENCE, config, group, tell};
 #[derive(Clone, Default)]
 pub(crate) struct Browser {
     address: Option<SocketAddr>,
-    cookie: String,
+    pub(crate) cookie: String,
     form_key: String,
 }
 
@@ -99,14 +99,14 @@ impl Browser {
     }
 }
 
-async fn by_tokens() -> (TempDir, Running) {
+pub(crate) async fn by_tokens() -> (TempDir, Running) {
     let folder = tempfile::tempdir().unwrap();
     let access = Access { authentication: Some(Authentication::Required), ..Access::default() };
     let running = Controller::start(Config { access, ..config(&folder) }).await.unwrap();
     (folder, running)
 }
 
-fn token(running: &Running, role: &str, tenant: &str) -> (u64, String) {
+pub(crate) fn token(running: &Running, role: &str, tenant: &str) -> (u64, String) {
     let wish = v1::CreateTokenRequest {
         name: format!("of-{role}"),
         role: role.to_owned(),
@@ -438,7 +438,7 @@ async fn a_tenant_sees_the_console_of_its_own_groups() {
 }
 
 /// Reads a live page until it says this; returns all of it.
-async fn until(stream: &mut TcpStream, said: &str) -> String {
+pub(crate) async fn until(stream: &mut TcpStream, said: &str) -> String {
     let mut text = String::new();
     let read = async {
         while !text.contains(said) {

@@ -59,6 +59,8 @@ mod jwt;
 mod large;
 #[cfg(test)]
 mod letting;
+
+mod live;
 #[cfg(test)]
 mod logged;
 #[cfg(test)]

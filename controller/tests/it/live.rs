@@ -1,0 +1,128 @@
+//! Live pages of the console that end, or are not read, while something else goes on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use axum::response::Response;
+use tidegate_controller::inside;
+use tidegate_controller::limits::READ_WITHIN;
+use tidegate_controller::store::{Store, StoreError, Table, Visit, VisitAll, Write};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+use tokio_stream::StreamExt as _;
+use tower::ServiceExt as _;
+
+use crate::console::{Browser, by_tokens, token, until};
+use crate::support::{MemoryStore, started};
+
+/// The console over this store and by this clock, and what stops it.
+fn console(store: &Arc<impl Store + 'static>, now: &Arc<AtomicU64>) -> (Router, watch::Sender<bool>) {
+    let (stop, stopped) = watch::channel(false);
+    (inside::console(Arc::new(started(store, now)), stopped), stop)
+}
+
+async fn live(console: &Router, view: &str) -> Response {
+    let request = Request::get(format!("/console/live?view={view}")).body(Body::empty()).unwrap();
+    console.clone().oneshot(request).await.unwrap()
+}
+
+/// A browser on a screen that nobody looks at any more: who logged out in another tab shows it nothing.
+#[tokio::test]
+async fn a_live_page_ends_with_the_session_of_a_login() {
+    let (_folder, running) = by_tokens().await;
+    let (_, secret) = token(&running, "viewer", "");
+    let mut browser = Browser::at(&running);
+    browser.log_in(&secret).await;
+    let mut stream = TcpStream::connect(running.rest_addr).await.unwrap();
+    let head = format!(
+        "GET /console/live?view=%2Fconsole HTTP/1.1\r\nhost: localhost\r\ncookie: {}\r\n\r\n",
+        browser.cookie
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    until(&mut stream, "event: part").await;
+    browser.get("/console").await;
+    assert_eq!(browser.post("/console/logout", &[]).await.status, 303);
+    until(&mut stream, "event: gone").await;
+    running.shutdown().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn live_pages_that_are_not_read_give_their_places_back() {
+    let (console, _stop) = console(&Arc::new(MemoryStore::default()), &Arc::default());
+    let mut unread = Vec::new();
+    for _ in 0..200 {
+        let page = live(&console, "/console").await;
+        assert_eq!(page.status(), 200);
+        unread.push(page);
+    }
+    assert_eq!(live(&console, "/console").await.status(), 503);
+    sleep(Duration::from_micros(READ_WITHIN.0) + Duration::from_secs(5)).await;
+    assert_eq!(live(&console, "/console").await.status(), 200);
+    drop(unread);
+}
+
+/// A store that cannot be read at times.
+#[derive(Default)]
+struct Unreadable(MemoryStore, AtomicBool);
+
+impl Unreadable {
+    fn read(&self) -> Result<&MemoryStore, StoreError> {
+        let reason = || StoreError::Failed { operation: "read rows", reason: "input/output error".into() };
+        if self.1.load(Ordering::SeqCst) { Err(reason()) } else { Ok(&self.0) }
+    }
+}
+
+impl Store for Unreadable {
+    fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
+        self.0.commit(batch)
+    }
+
+    fn scan(&self, table: Table, from: &[u8], visit: &mut Visit<'_>) -> Result<(), StoreError> {
+        self.read()?.scan(table, from, visit)
+    }
+
+    fn get(&self, table: Table, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        self.read()?.get(table, keys)
+    }
+
+    fn copy(&self, visit: &mut VisitAll<'_>) -> Result<(), StoreError> {
+        self.0.copy(visit)
+    }
+
+    fn seal(&self) -> Result<String, StoreError> {
+        self.0.seal()
+    }
+
+    fn break_seal(&self) -> Result<Option<String>, StoreError> {
+        self.0.break_seal()
+    }
+}
+
+/// A page that is told that its group is gone does not come back by itself.
+#[tokio::test(start_paused = true)]
+async fn a_live_page_waits_for_a_store_that_cannot_be_read_and_goes_on() {
+    let (store, now) = (Arc::new(Unreadable::default()), Arc::new(AtomicU64::new(0)));
+    let (console, _stop) = console(&store, &now);
+    let page = live(&console, "/console/groups/default%3Frange%3D24h").await;
+    let mut parts = page.into_body().into_data_stream();
+    let mut next = async || String::from_utf8(parts.next().await.unwrap().unwrap().to_vec()).unwrap();
+    assert!(next().await.starts_with("event: part"));
+    // What was made in a second is not made again in that.
+    now.fetch_add(1_000_000, Ordering::SeqCst);
+    store.1.store(true, Ordering::SeqCst);
+    let told = timeout(Duration::from_secs(3), next()).await;
+    assert!(told.is_err(), "the page says how old its figures are: {told:?}");
+    store.1.store(false, Ordering::SeqCst);
+    let told = next().await;
+    assert!(told.starts_with("event: part") || told.starts_with("event: same"), "{told}");
+    // A group that is not there never was.
+    let page = live(&console, "/console/groups/none").await;
+    let said = axum::body::to_bytes(page.into_body(), 9_999).await.unwrap();
+    assert_eq!(said, "event: gone\ndata: -\n\n");
+}
