@@ -73,6 +73,9 @@ mod naive;
 mod narrowed;
 #[cfg(test)]
 mod parting;
+mod over_rest;
+#[cfg(test)]
+mod pages;
 #[cfg(test)]
 mod proofs;
 #[cfg(test)]

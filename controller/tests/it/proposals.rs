@@ -9,6 +9,7 @@ use tidegate_controller::limits::MOST_BELOW;
 use tidegate_controller::service::Service;
 use tidegate_proto::v1;
 
+use crate::console::Browser;
 use crate::support::{Lab, MemoryStore, Node, group, report, started, tell};
 
 const SECOND_US: u64 = 1_000_000;
@@ -311,7 +312,10 @@ async fn what_is_proposed_for_a_group_with_many_below_is_answered_as_it_is_store
     let (status, body) = lab.http("PUT", path, Some(r#"{"burst": "7"}"#)).await;
     assert_eq!((status, &body["proposal"]["fields"]), (200, &json!(["burst"])), "{body}");
     assert!(body["notes"][0].as_str().unwrap().starts_with("nothing is recorded since"), "{body}");
-    // Its comparison is what cannot be had.
+    // Its comparison is what cannot be had; the console shows what is proposed, and why that is all.
     let (status, body) = lab.http("GET", path, None).await;
     assert!(status == 400 && body.to_string().contains("too many to replay"), "{status} {body}");
+    let page = Browser::at(&lab.running).get("/console/groups/web/proposal").await;
+    let shows = |said: &str| page.text.contains(said);
+    assert!(page.status == 200 && shows("<bdi>7</bdi>") && shows("too many to replay"), "{page:?}");
 }
