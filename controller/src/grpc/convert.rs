@@ -495,3 +495,6 @@ mod tests {
         assert_eq!(consumption(&consumption_in(&wire).unwrap()), wire);
     }
 }
+
+#[cfg(test)]
+mod parts_tests;

@@ -19,6 +19,9 @@ use crate::identity::Narrowed;
 use crate::limits::{RULES_EVERY, RULES_EVERY_EACH, RULES_PART};
 use crate::service::{RulesView, Service, Told};
 
+#[cfg(test)]
+mod gone_tests;
+
 /// Runs a stream to its end. It releases the service before `stopping`, for which the shutdown waits.
 pub(super) async fn serve(
     mut stopping: Stopping,

@@ -231,3 +231,19 @@ async fn a_port_in_use_and_a_remote_address_are_refused_by_name() {
     assert!(matches!(&error, StartError::Config(errors) if errors.len() == 1), "{error}");
     assert!(error.to_string().contains("allow_remote"), "{error}");
 }
+
+#[tokio::test]
+async fn a_goodbye_that_cannot_be_stored_is_told_of_the_stop() {
+    let (lab, store) = faulty().await;
+    let mut node = Node::connect(&lab, "node", 1).await.unwrap();
+    store.fill(true);
+    let failures = lab.running.service().metrics.commit_failures.get();
+    node.send(Some(Ask::Goodbye(v1::Goodbye { seq: 1, reports: vec![report("default", 0, 5)] }))).await;
+    while lab.running.service().metrics.commit_failures.get() == failures {
+        tokio::task::yield_now().await;
+    }
+    let (told, stopped) = tokio::join!(node.next(), lab.running.shutdown());
+    let told = told.unwrap_err();
+    assert!(told.code() == Code::Unavailable && told.message().contains("shutting down"), "{told}");
+    stopped.unwrap_err();
+}

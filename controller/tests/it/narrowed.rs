@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_controller::limits::SNAPSHOT_PART;
+use tidegate_controller::audit::Actor;
+use tidegate_controller::limits::{RULES_PART, SNAPSHOT_PART};
 use tidegate_proto::{NOT_GIVEN, v1};
 use tokio::time::timeout;
 use tonic::transport::Channel;
@@ -228,5 +229,54 @@ async fn a_gateway_with_groups_follows_their_rules_alone() {
         assert_eq!((first.groups.len(), first.watches.len(), first.more), (count, count, false), "{first:?}");
         assert!(count == 2 || !format!("{first:?}").contains(SECRET), "{first:?}");
     }
+    running.shutdown().await.unwrap();
+}
+
+/// Until that part it has no whole copy, and no prices.
+#[tokio::test]
+async fn a_snapshot_has_an_end_where_its_last_part_is_of_others_alone() {
+    let files = site();
+    let running = guarded(&files).await;
+    let admin = AdminClient::new(channel(&running, files.shown(Some("admin"))).await.unwrap());
+    let mut site = Site { admin };
+    site.group("shop").await;
+    site.group("secret-1").await;
+    site.bind("a", "", "shop").await;
+    for number in 0..SNAPSHOT_PART {
+        site.bind(&format!("secret-{number}"), "", "secret-1").await;
+    }
+    let revision = site.revision().await;
+    let till = channel(&running, files.shown(Some("till"))).await.unwrap();
+    let mut watcher = Watcher::open(&till, (0, 0)).await;
+    watcher.until(revision, &[("a", "", "shop")]).await;
+    assert_eq!(watcher.snapshots, 1);
+    running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_gateway_with_groups_finds_its_rule_behind_very_many_of_others() {
+    let files = site();
+    let running = guarded(&files).await;
+    let (definitions, actor) = (running.service().definitions(), Actor::new(None, "test"));
+    let waiting = |name: &str| v1::Group { max_wait_us: 5_000, ..group(name, "10") };
+    let others = (0..RULES_PART).map(|number| v1::Step {
+        kind: Some(v1::step::Kind::Group(Box::new(waiting(&format!("{SECRET}-{number}"))))),
+    });
+    definitions
+        .apply(&actor, &v1::ApplyRequest { steps: others.collect(), ..v1::ApplyRequest::default() })
+        .unwrap();
+    definitions.create_group(&actor, &waiting("shop"), false).unwrap();
+    let till = channel(&running, files.shown(Some("till"))).await.unwrap();
+    let request = v1::RulesRequest { gateway: "till".to_owned() };
+    let mut rules = StatementsClient::new(till).rules(request).await.unwrap().into_inner();
+    let mut groups = Vec::new();
+    loop {
+        let part = timeout(PATIENCE, rules.message()).await.unwrap().unwrap().unwrap();
+        groups.extend(part.groups.into_iter().map(|rule| rule.group));
+        if !part.more {
+            break;
+        }
+    }
+    assert_eq!(groups, ["shop"]);
     running.shutdown().await.unwrap();
 }

@@ -299,3 +299,14 @@ async fn a_watcher_that_does_not_read_is_dropped() {
     assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
     assert_eq!(lab.running.service().metrics.watchers_dropped.get(), 1);
 }
+
+/// A controller that nobody is bound in has prices all the same.
+#[tokio::test]
+async fn a_snapshot_without_bindings_has_the_cost_tables() {
+    let lab = Lab::start().await;
+    let (_, first) = next(&mut watch(&lab, 0).await).await;
+    let Kind::Snapshot(whole) = first else { panic!("a snapshot was expected: {first:?}") };
+    assert!(whole.bindings.is_empty() && !whole.more, "{whole:?}");
+    assert!(whole.cost_tables.unwrap().active.is_some());
+    lab.running.shutdown().await.unwrap();
+}
