@@ -27,3 +27,16 @@ pub(crate) fn cut_rows<T>(rows: &mut Vec<T>) -> bool {
 pub(crate) fn one_group(group: &str) -> Result<Option<GroupName>, AdminError> {
     (!group.is_empty()).then(|| GroupName::parse(group).in_field("group")).transpose()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_cut_beyond_its_last_row_and_not_at_it() {
+        for (rows, is_cut) in [(MAX_ROWS - 1, false), (MAX_ROWS, false), (MAX_ROWS + 1, true)] {
+            let mut all = vec![(); rows];
+            assert_eq!((cut_rows(&mut all), all.len()), (is_cut, rows.min(MAX_ROWS)), "{rows}");
+        }
+    }
+}

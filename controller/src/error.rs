@@ -242,3 +242,31 @@ impl<T> InField<T> for Result<T, QuantityError> {
         self.map_err(|error| AdminError::invalid(field, error))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Many faults, of which these are kept.
+    fn several(kept: usize, count: usize) -> AdminError {
+        let fault =
+            |at| Fault { field: format!("steps[{at}]"), kind: ErrorKind::InUse, message: "m".to_owned() };
+        AdminError::Several { faults: (0..kept).map(fault).collect(), count }
+    }
+
+    #[test]
+    fn many_faults_are_of_the_kind_of_the_first_and_say_how_many_are_left_out() {
+        let listed = MAX_NAMES_LISTED;
+        for (kept, count, more) in [
+            (2, 2, None),
+            (listed, listed, None),
+            (listed + 1, listed + 1, Some(1)),
+            (listed, 500, Some(480)),
+        ] {
+            let (error, more) = (several(kept, count), more.map(|more| format!("; and {more} more")));
+            let text = error.to_string();
+            assert_eq!(text.split_once("; and ").map(|(_, more)| format!("; and {more}")), more, "{text}");
+            assert_eq!((error.kind(), error.field()), (ErrorKind::InUse, Some("steps[0]")));
+        }
+    }
+}

@@ -202,3 +202,18 @@ pub(crate) fn remove_watch_reply(removed: usize) -> v1::RemoveWatchReply {
 pub(crate) fn reset_statements_reply(removed: usize) -> v1::ResetStatementsReply {
     v1::ResetStatementsReply { removed: u64::try_from(removed).unwrap_or(u64::MAX) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{ErrorKind, Fault};
+
+    #[test]
+    fn a_dry_run_says_how_many_faults_there_are_beyond_those_it_lists() {
+        let (field, kind, message) = ("steps[0]".to_owned(), ErrorKind::Invalid, "m".to_owned());
+        let faults = vec![Fault { field, kind, message }];
+        let (outcomes, warnings) = (Vec::new(), Vec::new());
+        let reply = apply_reply(Applied { outcomes, revision: 7, warnings, faults, fault_count: 1_500 });
+        assert_eq!((reply.faults.len(), reply.fault_count, reply.revision), (1, 1_500, 7));
+    }
+}

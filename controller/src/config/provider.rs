@@ -221,6 +221,11 @@ mod tests {
                 .is_ok()
         );
         assert!(read(&[REQUIRED, HEAD, ROLE, HEAD, ROLE]).unwrap_err().contains("of another"));
+        for (own, other) in [("\"dex\"", "\"dex2\""), ("dex.example", "dex2.example")] {
+            let second = HEAD.replace(own, other);
+            let refused = read(&[REQUIRED, HEAD, ROLE, &second, ROLE]).unwrap_err();
+            assert!(refused.contains("has the name or the issuer of another"), "{other}: {refused}");
+        }
         assert!(
             read(&[HEAD, ROLE]).unwrap_err().contains("provider: has no effect while authentication is off")
         );

@@ -12,6 +12,7 @@ use super::watch_tokens;
 use crate::clock::Clock;
 use crate::config::Access;
 use crate::definitions::audit::Actor;
+use crate::identity::FirstToken;
 use crate::identity::guard::Guard;
 use crate::service::{Service, ServiceConfig};
 use crate::store::RedbStore;
@@ -57,6 +58,28 @@ async fn what_has_expired_is_over_within_a_second_of_its_end_and_not_before() {
             assert!(late <= OVER_WITHIN, "{lives_ms}: {late:?}");
         }
     }
+    stop.send_replace(true);
+    looking.await.unwrap();
+}
+
+/// The first token of an admin is looked after beside them, and not in their place.
+#[tokio::test(start_paused = true)]
+async fn streams_of_jwts_end_where_the_first_token_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let us = Arc::new(AtomicU64::new(0));
+    let path = folder.path().join("store");
+    let store = Arc::new(RedbStore::open(&path).unwrap());
+    let clock = Clock::driven(Arc::clone(&us));
+    let service = Arc::new(Service::load(store, ServiceConfig::default(), clock).unwrap());
+    let guard = Guard::new(Access::default(), Arc::clone(&service), Arc::default());
+    let (stop, stopped) = flag::channel(false);
+    let first = Some(FirstToken::beside(&path));
+    let looking = watch_tokens(Arc::clone(&guard), Arc::clone(&service), first, stopped);
+    let of_jwt = guard.providers().over_at(service.clock().unix_ms() + STEP_MS);
+    us.fetch_add(STEP_MS * 1_000, Ordering::Relaxed);
+    sleep(OVER_WITHIN).await;
+    assert!(*of_jwt.borrow());
+    assert!(folder.path().join("store.first-token").exists());
     stop.send_replace(true);
     looking.await.unwrap();
 }
