@@ -205,8 +205,27 @@ pub(crate) fn reset_statements_reply(removed: usize) -> v1::ResetStatementsReply
 
 #[cfg(test)]
 mod tests {
+    use tidegate_core::view::GroupView;
+
     use super::*;
     use crate::error::{ErrorKind, Fault};
+
+    /// What nodes owe is not what is left.
+    #[test]
+    fn a_group_whose_pool_is_overdrawn_has_nothing_left_in_it() {
+        for (pool, said) in [(-5, "0"), (0, "0"), (7, "7")] {
+            let state = group_state(GroupRow {
+                group: GroupName::default_group(),
+                view: GroupView { pool: Ru::whole(pool), ..GroupView::default() },
+                waiting: Default::default(),
+                bound: None,
+                quota: None,
+                waits: None,
+                warmth: None,
+            });
+            assert_eq!(state.pool, said);
+        }
+    }
 
     #[test]
     fn a_dry_run_says_how_many_faults_there_are_beyond_those_it_lists() {

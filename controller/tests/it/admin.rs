@@ -310,3 +310,11 @@ async fn an_owner_is_kept_and_moves_no_lease() {
     }
     assert_eq!(owned(&lab).await, json!(""));
 }
+
+#[tokio::test]
+async fn to_forget_a_client_without_a_name_is_refused() {
+    let lab = Lab::start().await;
+    let refused = lab.admin().await.forget_client(v1::ForgetClientRequest::default()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+    lab.running.shutdown().await.unwrap();
+}

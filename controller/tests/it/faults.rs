@@ -1,12 +1,15 @@
 //! A failing store, and files and ports that are unusable.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
-use tidegate_controller::store::{RedbStore, Store};
+use tidegate_controller::audit::Actor;
+use tidegate_controller::store::{RedbStore, Store, Table};
 use tidegate_controller::{Controller, StartError};
 use tidegate_proto::v1;
 use tidegate_proto::v1::client_message::Kind as Ask;
@@ -246,4 +249,20 @@ async fn a_goodbye_that_cannot_be_stored_is_told_of_the_stop() {
     let told = told.unwrap_err();
     assert!(told.code() == Code::Unavailable && told.message().contains("shutting down"), "{told}");
     stopped.unwrap_err();
+}
+
+/// A full disk is a reason to make a copy elsewhere.
+#[tokio::test]
+async fn a_backup_can_be_made_though_its_entry_of_the_log_cannot_be_stored() {
+    let (lab, store) = faulty().await;
+    lab.group("web", "1000").await;
+    store.fill(true);
+    let mut tables = BTreeSet::new();
+    let made = lab.running.service().backup(&Actor::new(None, "test"), |part| {
+        tables.extend(part.into_iter().map(|(table, ..)| table));
+        ControlFlow::Continue(())
+    });
+    assert!(made.unwrap() > 0 && tables.contains(&Table::Groups), "{tables:?}");
+    store.fill(false);
+    lab.running.shutdown().await.unwrap();
 }

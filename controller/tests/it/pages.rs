@@ -87,3 +87,33 @@ async fn the_log_of_a_group_as_csv_has_its_changes_alone() {
     assert!(page.text.contains("web") && !page.text.contains("other"), "{page:?}");
     lab.running.shutdown().await.unwrap();
 }
+
+/// As the form of a changed group does: to press the button once more is a decision.
+#[tokio::test]
+async fn a_group_that_was_changed_is_deleted_when_that_is_meant_once_more() {
+    let lab = Lab::start().await;
+    let (definitions, actor) = (lab.running.service().definitions(), Actor::new(None, "test"));
+    let first = definitions.create_group(&actor, &group("web", "1"), false).unwrap().group.revision;
+    let mask = ["ru_per_sec".to_owned()];
+    let now = definitions.alter_group(&actor, &group("web", "2"), &mask, 0).unwrap().group.revision;
+    let mut browser = Browser::at(&lab.running);
+    let path = "/console/groups/web/delete";
+    browser.get(path).await;
+    let refused = browser.post(path, &[("expected_revision", &first.to_string())]).await;
+    assert_eq!((refused.status, refused.hidden("expected_revision")), (409, now.to_string()), "{refused:?}");
+    assert_eq!(browser.post(path, &[("expected_revision", &now.to_string())]).await.status, 303);
+    assert!(definitions.group("web").is_err());
+    lab.running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_form_of_a_new_group_says_as_one_types_that_its_name_is_there() {
+    let lab = Lab::start().await;
+    lab.group("web", "1").await;
+    let mut browser = Browser::at(&lab.running);
+    browser.get("/console/groups/new").await;
+    let typed = [("name", "web"), ("ru_per_sec", "5"), ("expected_revision", "0")];
+    let page = browser.post("/console/check", &typed).await;
+    assert!(page.status == 200 && page.text.contains("is there already"), "{page:?}");
+    lab.running.shutdown().await.unwrap();
+}

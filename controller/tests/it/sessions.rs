@@ -3,9 +3,12 @@
 use tidegate_proto::v1;
 use tidegate_proto::v1::client_message::Kind as Ask;
 use tidegate_proto::v1::server_message::Kind as Answer;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::Code;
 
-use crate::support::{Lab, Node, charged, entry, report};
+use crate::support::{Lab, Node, PATIENCE, charged, entry, report};
 
 fn status(entry: &v1::GrantEntry) -> v1::GrantStatus {
     v1::GrantStatus::try_from(entry.status).unwrap()
@@ -231,4 +234,25 @@ async fn what_was_not_counted_is_told_beside_what_is_on_disk() {
     let Ok(Answer::Farewell(farewell)) = node.next().await else { panic!("a farewell was expected") };
     assert_eq!((farewell.seq, farewell.refused.len()), (50, 1));
     assert_eq!(charged(&lab, "web").await, 11_000_000);
+}
+
+/// As a process does that ends without a word: its leases run on, and it is connected no longer.
+#[tokio::test]
+async fn a_stream_that_its_node_closes_is_over() {
+    let lab = Lab::start().await;
+    let (asks, stream) = mpsc::channel(1);
+    let hello = v1::Hello {
+        protocol_min: 1,
+        protocol_max: 1,
+        client_id: "node-1".into(),
+        incarnation: 1,
+        ..v1::Hello::default()
+    };
+    asks.send(v1::ClientMessage { kind: Some(Ask::Hello(hello)) }).await.unwrap();
+    let mut answers = lab.grants().await.session(ReceiverStream::new(stream)).await.unwrap().into_inner();
+    assert!(answers.message().await.unwrap().is_some());
+    assert_eq!(lab.running.service().status().clients, 1);
+    drop(asks);
+    assert!(timeout(PATIENCE, answers.message()).await.unwrap().unwrap().is_none());
+    assert_eq!(lab.running.service().status().clients, 0);
 }

@@ -7,6 +7,9 @@ use tidegate_controller::{Config, Controller};
 use tidegate_core::units::Span;
 use tokio::time::{Instant, timeout};
 use tokio_stream::once;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
 
 use crate::support::{Faulty, Lab, MemoryStore, PATIENCE, config};
 
@@ -45,13 +48,18 @@ async fn tools_of_before_and_after_v1_find_the_services() {
     assert!(before.iter().any(|name| name == "tidegate.v1.Admin"), "{before:?}");
 }
 
-#[tokio::test]
-async fn who_may_grant_nothing_is_not_ready_and_says_why() {
+/// A controller that falls silent while its disk is full.
+async fn fenced() -> (Lab, Arc<Faulty>) {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(Faulty::over(Arc::new(MemoryStore::default())));
     let config = Config { fence: Some(Span::secs(1)), ..config(&folder) };
     let running = Controller::start_with(config, Arc::clone(&store) as _).await.unwrap();
-    let lab = Lab { folder, running };
+    (Lab { folder, running }, store)
+}
+
+#[tokio::test]
+async fn who_may_grant_nothing_is_not_ready_and_says_why() {
+    let (lab, store) = fenced().await;
     let begun = Instant::now();
     let ready = async |wanted: u16| loop {
         let (status, body) = lab.http("GET", "/readyz", None).await;
@@ -68,4 +76,25 @@ async fn who_may_grant_nothing_is_not_ready_and_says_why() {
     assert_eq!(lab.http("GET", "/healthz", None).await.0, 200, "the process serves");
     store.full.store(false, Ordering::SeqCst);
     ready(200).await;
+}
+
+/// Balancers ask for it in place of `/readyz`.
+#[tokio::test]
+async fn the_health_of_grants_goes_and_comes_back_with_the_store() {
+    let (lab, store) = fenced().await;
+    let mut health = HealthClient::new(lab.channel().await);
+    let begun = Instant::now();
+    let mut until = async |wanted: ServingStatus| loop {
+        let service = "tidegate.v1.Grants".to_owned();
+        let found = health.check(HealthCheckRequest { service }).await.unwrap().into_inner().status();
+        if found == wanted {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{wanted:?}: {found:?}");
+    };
+    until(ServingStatus::Serving).await;
+    store.full.store(true, Ordering::SeqCst);
+    until(ServingStatus::NotServing).await;
+    store.full.store(false, Ordering::SeqCst);
+    until(ServingStatus::Serving).await;
 }

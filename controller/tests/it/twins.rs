@@ -79,6 +79,7 @@ fn the_one_that_began_later_falls_silent_and_both_say_so() {
             yields.contains("began earlier; this one is silent for") && yields.contains("stop one"),
             "{yields}"
         );
+        assert!(!yields.contains("began later"), "the one that leads is not told to stop: {yields}");
         assert_eq!((first.metrics.twins.get(), second.metrics.twins.get()), (1, 1));
         assert!(visit(&first, &seen).is_ok(), "nodes go on with the other");
     }
