@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_controller::clock::Clock;
-use tidegate_controller::service::{Service, ServiceConfig};
+use tidegate_controller::service::{RenewIn, ReportIn, Service, ServiceConfig};
 use tidegate_controller::store::records::{CONSUMPTION_BYTES, pair_key};
 use tidegate_controller::store::{Store, Table, Write};
 use tidegate_core::group::GroupId;
 use tidegate_core::units::Ru;
-use tidegate_core::usage::Total;
+use tidegate_core::usage::{Consumption, Total, Usage};
 
 use crate::support::{Faulty, MemoryStore, started, tell};
 
@@ -144,4 +144,23 @@ fn an_hour_whose_end_is_stored_late_is_packed_with_its_end() {
     let at = |(start, _, amount): &(u64, u64, Total)| ((start - begin_s) / 60, amount.ru());
     let expected = [(30, Ru::whole(1).into()), (59, Ru::whole(9).into())];
     assert_eq!(minutes.iter().map(at).collect::<Vec<_>>(), expected);
+}
+
+/// Replays need less, and it is kept for longer.
+#[test]
+fn minutes_of_the_last_day_say_all_that_was_used_also_when_their_hour_is_packed() {
+    let store = Arc::new(MemoryStore::default());
+    let now = Arc::new(AtomicU64::new(0));
+    let service = started(&store, &now);
+    let session = service.leasing().hello("node", 1, "test").unwrap();
+    let usage = Usage { read_bytes: 4_096, ..Usage::default() };
+    let total = Ok(Consumption { usage, operations: 1, ..Consumption::default() }.into());
+    let report = ReportIn { group: "default".into(), incarnation: 0, total, waited: Vec::new() };
+    let request = RenewIn { seq: 1, reports: vec![report], ..RenewIn::default() };
+    service.leasing().renew(session.client, session.session, request).unwrap();
+    now.store(2 * 3_600 * 1_000_000, Ordering::Relaxed);
+    service.accounts().tidy().unwrap();
+    assert_eq!(rows(&store, Table::PastMinutes), 1);
+    let minutes = service.accounts().usage_history("default", "minute", 0, 0).unwrap();
+    assert_eq!(minutes.iter().map(|(.., amount)| amount.usage.read_bytes).collect::<Vec<_>>(), [4_096]);
 }

@@ -323,6 +323,23 @@ fn the_longest_lease_is_forgotten_when_the_last_one_has_ended_and_not_before() {
 }
 
 #[test]
+fn the_longer_leases_of_several_groups_are_forgotten_together() {
+    let disk = Disk::new();
+    let service = disk.start();
+    for name in ["api", "web"] {
+        create(&service, &lasting(name, 60));
+        lasts(&service, name, 2);
+    }
+    disk.pass(in_use(60));
+    service.accounts().flush().unwrap();
+    drop(service);
+    let service = disk.start();
+    for name in ["api", "web"] {
+        assert!(service.leasing().recovery_of(name).unwrap().0 <= in_use(5), "{name}");
+    }
+}
+
+#[test]
 fn leases_that_became_longer_since_a_start_count_when_others_are_forgotten() {
     let disk = Disk::new();
     let service = disk.start();

@@ -112,6 +112,8 @@ fn records_are_those_of_the_group_asked_for() {
     assert_eq!(of("web"), [digest(3), digest(1)]);
     assert_eq!(of("api"), [digest(2)]);
     assert_eq!(of("").len(), 3);
+    let one = stage.calls().runaways("api", 1).unwrap();
+    assert_eq!(one.len(), 1, "as many as asked for, though those of others are newer");
 }
 
 #[test]
