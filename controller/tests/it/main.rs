@@ -30,6 +30,7 @@ mod copies;
 mod costs;
 #[cfg(test)]
 mod damage;
+#[cfg(test)]
 mod depth;
 #[cfg(test)]
 mod divided;
@@ -59,7 +60,7 @@ mod jwt;
 mod large;
 #[cfg(test)]
 mod letting;
-
+#[cfg(test)]
 mod live;
 #[cfg(test)]
 mod logged;
@@ -72,10 +73,11 @@ mod naive;
 #[cfg(test)]
 mod narrowed;
 #[cfg(test)]
-mod parting;
 mod over_rest;
 #[cfg(test)]
 mod pages;
+#[cfg(test)]
+mod parting;
 #[cfg(test)]
 mod proofs;
 #[cfg(test)]
