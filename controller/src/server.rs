@@ -196,8 +196,8 @@ impl Controller {
         let hosts = Hosts::of(rest_addr, &config.http_hosts, Some("http_hosts"));
         let web = Web::new(Arc::clone(&service), guard.clone(), tls.is_some(), stopped.clone());
         let routes = spans::called(rest::router(Arc::clone(&service)), &service);
-        let routes =
-            doubt::rest(rest::guarded(routes, guard.as_ref()), doubt::of(&service)).merge(web::router(&web));
+        let routes = rest::guarded(routes, guard.as_ref()).merge(web::router(&web));
+        let routes = doubt::rest(routes, doubt::of(&service));
         let rest_door = door(Surface::Rest, routes, hosts, MAX_REST_CONNECTIONS, grpc_addr);
         let servers = vec![
             tokio::spawn(grpc_door.serve(grpc, stopped.clone())),

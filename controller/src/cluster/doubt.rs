@@ -37,12 +37,15 @@ pub(crate) fn grpc(routes: Router, ask: Ask) -> Router {
     }))
 }
 
-/// The routes of the REST listener, with the API closed while the controller may have a successor.
+/// The routes of the REST listener, with the API and the console closed while the controller may have a successor.
 pub(crate) fn rest(routes: Router, ask: Ask) -> Router {
     routes.layer(from_fn_with_state(ask, async |State(ask): State<Ask>, request: Request, next: Next| {
         let path = request.uri().path();
-        let is_about = path.starts_with("/v1/") && path != "/v1/status";
+        let is_page = path.starts_with("/console") && !path.starts_with("/console/assets/");
+        let is_about = is_page || path.starts_with("/v1/") && path != "/v1/status";
         match is_about.then(|| doubt(&ask, true)).flatten() {
+            // Its reader is a person.
+            Some(why) if is_page => (StatusCode::SERVICE_UNAVAILABLE, why).into_response(),
             Some(why) => closed(&why),
             None => next.run(request).await,
         }
@@ -55,11 +58,7 @@ fn closed(why: &str) -> Response {
 }
 
 fn doubt(ask: &Ask, is_about: bool) -> Option<String> {
-    let closes = |why: &Silence| match why {
-        Silence::CutOff(_) => is_about,
-        Silence::Left => true,
-        Silence::Predecessor(_) | Silence::Twin(_) => false,
-    };
+    let closes = |why: &Silence| why.may_have_successor() && (is_about || *why == Silence::Left);
     ask().filter(closes).map(|why| why.to_string())
 }
 
@@ -95,7 +94,15 @@ mod tests {
             let code = Status::from_header_map(said.headers()).map(|status| status.code());
             assert_eq!(code == Some(Code::Unavailable), is_closed, "{path}");
         }
-        for (path, is_closed) in [("/v1/groups", true), ("/v1/status", false), ("/metrics", false)] {
+        for (path, is_closed) in [
+            ("/v1/groups", true),
+            ("/v1/status", false),
+            ("/metrics", false),
+            ("/console", true),
+            ("/console/bind", true),
+            ("/console/live", true),
+            ("/console/assets/page.css", false),
+        ] {
             let said = answer(rest(routes(), cut_off()), path).await;
             assert_eq!(said.status() == StatusCode::SERVICE_UNAVAILABLE, is_closed, "{path}");
         }

@@ -41,6 +41,16 @@ pub enum Silence {
     Left,
 }
 
+impl Silence {
+    /// Whether another controller may lead already, so that what this one knows may be old.
+    pub(crate) fn may_have_successor(self) -> bool {
+        match self {
+            Self::CutOff(_) | Self::Left => true,
+            Self::Predecessor(_) | Self::Twin(_) => false,
+        }
+    }
+}
+
 /// The fence of a controller, and the rest of its predecessor's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fence {

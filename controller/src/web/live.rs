@@ -23,6 +23,7 @@ use crate::accounts::live::second;
 use crate::clock::duration;
 use crate::error::{AdminError, ErrorKind};
 use crate::identity::matrix::{Call, allows};
+use crate::leasing::fence::{Silence, silence_of_a_member};
 use crate::limits::{DRAIN_WITHIN, READ_WITHIN};
 
 /// Time between two parts. People do not read faster; reports of nodes come once a second, too.
@@ -131,6 +132,10 @@ async fn parts(
     let mut before: Option<Arc<str>> = None;
     loop {
         tick.tick().await;
+        if silence_of_a_member(&web.service).is_some_and(Silence::may_have_successor) {
+            // The page says how old its figures are, and its next one is refused.
+            continue;
+        }
         let made = {
             let (web, visitor, view, address) =
                 (Arc::clone(web), visitor.clone(), view.clone(), address.to_owned());
