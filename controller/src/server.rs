@@ -190,6 +190,10 @@ impl Controller {
             greeting: guard.as_ref().map(Guard::greeting),
         };
         let (routes, health) = described?;
+        // Before the first call: a service without a state is one that there is not.
+        health.set_serving::<AdminServer<AdminAdapter>>().await;
+        health.set_serving::<StatementsServer<StatementsAdapter>>().await;
+        let speaks = tell_health(&service, &health).await;
         let routes = grpc_routes(routes, &service, &stopped);
         let routes = doubt::grpc(grpc::guarded(routes, guard.as_ref()), doubt::of(&service));
         let grpc_door = door(Surface::Grpc, routes, Hosts::Any, MAX_GRPC_CONNECTIONS, rest_addr);
@@ -204,7 +208,7 @@ impl Controller {
             tokio::spawn(rest_door.serve(http, stopped.clone())),
         ];
         let (until, of) = (|| stopped.clone(), || Arc::clone(&service));
-        let health = tell_health(of(), health, until());
+        let health = keep_health(of(), health, speaks, until());
         let mut upkeep = vec![expire(of(), until()), flush(of(), until()), tidy(of(), until()), health];
         upkeep.push(every(SAMPLE_EVERY, until(), move || web::sample(&web)));
         let mut fetching = Vec::new();
@@ -370,15 +374,25 @@ fn grpc_routes(routes: Routes, service: &Arc<Service>, stopped: &flag::Receiver<
     spans::called(routes.prepare().into_axum_router(), service)
 }
 
-/// Reports to health checks whether the controller speaks to nodes.
-fn tell_health(
+/// Reports to health checks whether the controller speaks to nodes, and returns it.
+async fn tell_health(service: &Service, reporter: &HealthReporter) -> bool {
+    let speaks = service.silence().is_none();
+    if speaks {
+        reporter.set_serving::<GrantsServer<GrantsAdapter>>().await;
+    } else {
+        reporter.set_not_serving::<GrantsServer<GrantsAdapter>>().await;
+    }
+    speaks
+}
+
+/// Reports it again whenever it has changed.
+fn keep_health(
     service: Arc<Service>,
     reporter: HealthReporter,
+    mut told: bool,
     stopped: flag::Receiver<bool>,
 ) -> JoinHandle<()> {
     tokio::spawn(async move {
-        reporter.set_serving::<AdminServer<AdminAdapter>>().await;
-        reporter.set_serving::<StatementsServer<StatementsAdapter>>().await;
         let mut stop = pin!(requested(stopped));
         let mut again = interval(duration(FLUSH_EVERY));
         loop {
@@ -386,9 +400,8 @@ fn tell_health(
                 () = &mut stop => return,
                 _ = again.tick() => {}
             }
-            match service.silence() {
-                None => reporter.set_serving::<GrantsServer<GrantsAdapter>>().await,
-                Some(_) => reporter.set_not_serving::<GrantsServer<GrantsAdapter>>().await,
+            if service.silence().is_none() != told {
+                told = tell_health(&service, &reporter).await;
             }
         }
     })
