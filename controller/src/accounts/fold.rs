@@ -24,7 +24,7 @@ use crate::store::records::{
     NOBODY, consumption, consumption_bytes, group_key, ledger_key, pair_key, pair_of, put_tombstone,
     retired_of, tombstone_of, u64_key,
 };
-use crate::store::{Batch, StoreError, Table, Write, each};
+use crate::store::{Batch, Store, StoreError, Table, Write, each};
 
 /// Silence after which a node may be forgotten: the longest possible lease. A node that runs renews more often; one
 /// that is cut off for longer has no lease, and what it has not reported by then is refused when it comes back. At
@@ -170,31 +170,29 @@ impl AccountCalls<'_> {
         self.add_to(Table::Folded, group_key, sums, &mut batch)?;
         batch.append(&mut apart);
         self.add_to(Table::Apart, |group| ledger_key(NOBODY, group), sums_apart, &mut batch)?;
-        self.outdated(folding, &mut batch)?;
+        outdated(self.service.store(), folding, &mut batch)?;
         // In ascending order, so that the highest incarnation below which all are folded comes last.
         batch.extend(folding.tombstones.iter().map(|(name, tombstone)| put_tombstone(name, *tombstone)));
         Ok(batch)
     }
 }
 
-impl AccountCalls<'_> {
-    /// Removes tombstones of single incarnations that those of all below refuse, too.
-    fn outdated(&self, folding: &Folding, batch: &mut Batch) -> Result<(), StoreError> {
-        for (name, tombstone) in &folding.tombstones {
-            let Tombstone::Below(oldest) = tombstone else { continue };
-            let from = [name.as_bytes(), b"\0"].concat();
-            self.service.store().scan(Table::Tombstones, &from, &mut |key, value| {
-                let (of, tombstone) = tombstone_of(key, value)?;
-                let Tombstone::Only(number) = tombstone else { return Ok(ControlFlow::Break(())) };
-                if of != *name || number >= *oldest {
-                    return Ok(ControlFlow::Break(()));
-                }
-                batch.push(Write::Delete(Table::Tombstones, key.to_vec()));
-                Ok(ControlFlow::Continue(()))
-            })?;
-        }
-        Ok(())
+/// Removes tombstones of single incarnations that those of all below refuse, too.
+fn outdated(store: &dyn Store, folding: &Folding, batch: &mut Batch) -> Result<(), StoreError> {
+    for (name, tombstone) in &folding.tombstones {
+        let Tombstone::Below(oldest) = tombstone else { continue };
+        let from = [name.as_bytes(), b"\0"].concat();
+        store.scan(Table::Tombstones, &from, &mut |key, value| {
+            let (of, tombstone) = tombstone_of(key, value)?;
+            let Tombstone::Only(number) = tombstone else { return Ok(ControlFlow::Break(())) };
+            if of != *name || number >= *oldest {
+                return Ok(ControlFlow::Break(()));
+            }
+            batch.push(Write::Delete(Table::Tombstones, key.to_vec()));
+            Ok(ControlFlow::Continue(()))
+        })?;
     }
+    Ok(())
 }
 
 fn no_room(name: &str) -> AdminError {

@@ -452,20 +452,27 @@ pub(crate) async fn until(stream: &mut TcpStream, said: &str) -> String {
     text
 }
 
+/// A live page of this browser, and what it has said until the end of its first part.
+pub(crate) async fn live_page(running: &Running, browser: &Browser, view: &str) -> (TcpStream, String) {
+    let mut stream = TcpStream::connect(running.rest_addr).await.unwrap();
+    let head = format!(
+        "GET /console/live?view={view} HTTP/1.1\r\nhost: localhost\r\ncookie: {}\r\n\r\n",
+        browser.cookie
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let head = until(&mut stream, "event: part").await;
+    let part = until(&mut stream, "\n\n").await;
+    (stream, head + &part)
+}
+
 #[tokio::test]
 async fn a_live_page_follows_the_present_and_ends_with_the_token() {
     let (_folder, running) = by_tokens().await;
     let (id, secret) = token(&running, "viewer", "");
     let mut browser = Browser::at(&running);
     browser.log_in(&secret).await;
-    let mut stream = TcpStream::connect(running.rest_addr).await.unwrap();
-    let head = format!(
-        "GET /console/live?view=%2Fconsole%2Fgroups HTTP/1.1\r\nhost: localhost\r\ncookie: {}\r\n\r\n",
-        browser.cookie
-    );
-    stream.write_all(head.as_bytes()).await.unwrap();
-    let text = until(&mut stream, "group-default").await;
-    assert!(text.contains("text/event-stream") && text.contains("event: part"), "{text}");
+    let (mut stream, text) = live_page(&running, &browser, "%2Fconsole%2Fgroups").await;
+    assert!(text.contains("text/event-stream") && text.contains("group-default"), "{text}");
     running
         .service()
         .definitions()

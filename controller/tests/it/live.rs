@@ -11,14 +11,12 @@ use axum::response::Response;
 use tidegate_controller::inside;
 use tidegate_controller::limits::READ_WITHIN;
 use tidegate_controller::store::{Store, StoreError, Table, Visit, VisitAll, Write};
-use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_stream::StreamExt as _;
 use tower::ServiceExt as _;
 
-use crate::console::{Browser, by_tokens, token, until};
+use crate::console::{Browser, by_tokens, live_page, token, until};
 use crate::support::{MemoryStore, started};
 
 /// The console over this store and by this clock, and what stops it.
@@ -39,13 +37,7 @@ async fn a_live_page_ends_with_the_session_of_a_login() {
     let (_, secret) = token(&running, "viewer", "");
     let mut browser = Browser::at(&running);
     browser.log_in(&secret).await;
-    let mut stream = TcpStream::connect(running.rest_addr).await.unwrap();
-    let head = format!(
-        "GET /console/live?view=%2Fconsole HTTP/1.1\r\nhost: localhost\r\ncookie: {}\r\n\r\n",
-        browser.cookie
-    );
-    stream.write_all(head.as_bytes()).await.unwrap();
-    until(&mut stream, "event: part").await;
+    let (mut stream, _) = live_page(&running, &browser, "%2Fconsole").await;
     browser.get("/console").await;
     assert_eq!(browser.post("/console/logout", &[]).await.status, 303);
     until(&mut stream, "event: gone").await;

@@ -3,15 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tidegate_controller::Controller;
 use tidegate_controller::audit::Actor;
 use tidegate_controller::clock::Clock;
 use tidegate_controller::config::{Access, Authentication, Config};
 use tidegate_controller::store::Store;
-use tidegate_controller::{Controller, Running};
-use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpStream;
 
-use crate::console::{Browser, by_tokens, token, until};
+use crate::console::{Browser, by_tokens, live_page, token};
 use crate::support::{Lab, MemoryStore, config, group};
 
 /// A shared machine: the cookie of who was there before opens nothing once another one has logged in.
@@ -30,17 +28,6 @@ async fn who_logs_in_ends_the_session_of_who_was_logged_in_there() {
     running.shutdown().await.unwrap();
 }
 
-/// Opens a live page of this browser, and closes it after the first part.
-async fn look(running: &Running, browser: &Browser) {
-    let mut stream = TcpStream::connect(running.rest_addr).await.unwrap();
-    let head = format!(
-        "GET /console/live?view=%2Fconsole HTTP/1.1\r\nhost: localhost\r\ncookie: {}\r\n\r\n",
-        browser.cookie
-    );
-    stream.write_all(head.as_bytes()).await.unwrap();
-    until(&mut stream, "event: part").await;
-}
-
 /// A screen that is left on follows the present by itself for days.
 #[tokio::test]
 async fn a_live_page_keeps_no_session_open() {
@@ -56,7 +43,7 @@ async fn a_live_page_keeps_no_session_open() {
     browser.log_in(&secret).await;
     assert_eq!(browser.get("/console").await.status, 200);
     us.fetch_add(50 * MINUTE_US, Ordering::Relaxed);
-    look(&running, &browser).await;
+    drop(live_page(&running, &browser, "%2Fconsole").await);
     us.fetch_add(20 * MINUTE_US, Ordering::Relaxed);
     assert_eq!(browser.get("/console").await.status, 303);
     running.shutdown().await.unwrap();
