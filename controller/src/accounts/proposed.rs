@@ -1,6 +1,5 @@
 //! What a proposed change of a group would have meant since it was proposed, beside what is in force.
 
-use tidegate_core::units::Span;
 use tidegate_proto::v1;
 
 use super::AccountCalls;
@@ -60,10 +59,10 @@ fn recorded(
     asked: &Asked,
 ) -> Result<Option<v1::WhatIfReply>, AdminError> {
     let clock = accounts.service.clock();
-    let now = clock.unix_ms() / 1_000;
+    let unix_ms = clock.unix_ms();
+    let (now, started) = (unix_ms / 1_000, unix_ms.saturating_sub(clock.uptime().0 / 1_000) / 1_000);
     let minutes = (Step::Stored(Resolution::Minute), since.div_ceil(60).saturating_mul(60));
     let seconds = (now.saturating_sub(since) < SECONDS_KEPT_S).then_some((Step::Second, since));
-    let started = now.saturating_sub(clock.uptime().0 / Span::secs(1).0);
     let mut ways: Vec<(Step, u64)> = seconds.into_iter().chain([minutes]).collect();
     ways.sort_by_key(|(step, from)| if *step == Step::Second { started.max(*from) } else { *from });
     for (step, from) in ways {

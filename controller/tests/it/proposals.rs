@@ -157,6 +157,20 @@ fn after_a_start_a_proposal_is_compared_by_the_minutes_that_began_before_it() {
     assert_eq!((compared.resolution.as_str(), compared.wanted_ru.as_str()), ("second", "200"));
 }
 
+/// Both are whole seconds, of which the start is in the first.
+#[test]
+fn a_proposal_of_the_second_in_which_the_controller_started_is_compared_by_the_second() {
+    let store = Arc::new(MemoryStore::default());
+    let now = Arc::new(AtomicU64::new(100 * MINUTE_US + 400_000));
+    let service = started(&store, &now);
+    alter(&service, "default", "100");
+    propose(&service, "default", "10").unwrap();
+    Work { seq: 0, sum: 0 }.on(&service, &now, 10, 20);
+    now.fetch_add(800_000, Ordering::Relaxed);
+    let compared = seen(&service, "default").comparison.unwrap();
+    assert_eq!((compared.resolution.as_str(), compared.wanted_ru.as_str()), ("second", "200"));
+}
+
 #[test]
 fn a_deleted_group_takes_its_proposal_along_and_there_are_at_most_a_hundred() {
     let store = Arc::new(MemoryStore::default());
