@@ -3,6 +3,7 @@
 use tidegate_proto::v1;
 use tonic::Code;
 
+use crate::apply::{apply, gone};
 use crate::support::Lab;
 
 fn row(group: &str, fingerprint: u64, calls: u64, ru: i64) -> v1::StatementRow {
@@ -68,6 +69,24 @@ async fn reports_of_gateways_add_up_once() {
     let reset = v1::ResetStatementsRequest::default();
     assert_eq!(statements.reset_statements(reset).await.unwrap().into_inner().removed, 0);
     assert_eq!(list(&lab, "", "", 0).await.evicted, 0);
+}
+
+#[tokio::test]
+async fn groups_that_are_removed_in_one_change_leave_no_statements_to_later_ones_of_their_names() {
+    let lab = Lab::start().await;
+    let names = ["api", "batch", "web"];
+    for name in names {
+        lab.group(name, "10").await;
+    }
+    let rows = names.into_iter().chain(["default"]).map(|name| row(name, 1, 2, 3)).collect();
+    lab.statements().await.report_statements(report("gw", 1, rows)).await.unwrap();
+    assert_eq!(list(&lab, "", "", 0).await.total, 4);
+    apply(&lab, names.map(gone).into());
+    for name in names {
+        lab.group(name, "10").await;
+        assert_eq!(list(&lab, name, "", 0).await.total, 0, "{name}");
+    }
+    assert_eq!(list(&lab, "", "", 0).await.total, 1, "the group that stays keeps its own");
 }
 
 #[tokio::test]
