@@ -1,5 +1,8 @@
 //! Backups while the controller goes on.
 
+use tempfile::TempDir;
+use tidegate_controller::Controller;
+use tidegate_controller::audit::Actor;
 use tidegate_controller::restore::{Over, restore};
 use tidegate_controller::store::records::pair_key;
 use tidegate_controller::store::{Draft, RedbStore, Row, Store as _, StoreError, Table, Write};
@@ -9,12 +12,13 @@ use tokio::time::timeout;
 use tonic::{Code, Streaming};
 
 use crate::support::{Lab, Node, PATIENCE, charged, report, store_path};
+use crate::tokens::{admin, by_tokens, plain};
 
 /// Rows of a history that make the store far larger than the buffers between its two ends.
 const ROWS: u64 = 60_000;
 
-/// A lab with a long history: after the first part, more remains to be read than its buffers hold.
-async fn large() -> Lab {
+/// A store with a long history: after the first part, more remains to be read than the buffers hold.
+async fn large_store() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let row = |hour: u64| {
         let mut consumption = vec![0; 153];
@@ -26,7 +30,11 @@ async fn large() -> Lab {
     let store = RedbStore::open(&store_path(&folder)).unwrap();
     store.commit(&(0..ROWS).map(row).collect::<Vec<_>>()).unwrap();
     drop(store);
-    Lab::at(folder).await
+    folder
+}
+
+async fn large() -> Lab {
+    Lab::at(large_store().await).await
 }
 
 async fn begun(lab: &Lab) -> Streaming<v1::BackupPart> {
@@ -35,6 +43,15 @@ async fn begun(lab: &Lab) -> Streaming<v1::BackupPart> {
 
 async fn next(parts: &mut Streaming<v1::BackupPart>) -> Option<v1::BackupPart> {
     timeout(PATIENCE, parts.message()).await.unwrap().unwrap()
+}
+
+/// Reads to the end; returns whether there was a last part.
+async fn is_finished(mut parts: Streaming<v1::BackupPart>) -> bool {
+    let mut last = false;
+    while let Ok(Some(part)) = timeout(PATIENCE, parts.message()).await.unwrap() {
+        last |= part.last;
+    }
+    last
 }
 
 fn rows(part: v1::BackupPart) -> Vec<Row> {
@@ -118,10 +135,25 @@ async fn a_stop_breaks_it_off_without_a_last_part() {
     next(&mut parts).await.unwrap();
     let Lab { folder, running } = lab;
     timeout(PATIENCE, running.shutdown()).await.unwrap().unwrap();
-    let mut last = false;
-    while let Ok(Some(part)) = timeout(PATIENCE, parts.message()).await.unwrap() {
-        last |= part.last;
-    }
-    assert!(!last);
+    assert!(!is_finished(parts).await);
     drop(folder);
+}
+
+/// What it sends is the whole store, with the key that signs leases.
+#[tokio::test]
+async fn the_end_of_the_token_that_began_it_breaks_it_off_without_a_last_part() {
+    let folder = large_store().await;
+    let running = Controller::start(by_tokens(&folder)).await.unwrap();
+    let channel = plain(&running).await;
+    let (tokens, actor) = (running.service().tokens(), Actor::new(None, "test"));
+    let wish = v1::CreateTokenRequest { name: "copier".into(), role: "admin".into(), ..Default::default() };
+    let (token, secret) = tokens.create(&actor, &wish).unwrap();
+    let mut copier = admin(&channel, secret.reveal());
+    let mut begun = async || copier.backup(v1::BackupRequest {}).await.unwrap().into_inner();
+    assert!(is_finished(begun().await).await, "while it is good");
+    let mut parts = begun().await;
+    next(&mut parts).await.unwrap();
+    tokens.revoke(&actor, token.message().id, true).unwrap();
+    assert!(!is_finished(parts).await);
+    running.shutdown().await.unwrap();
 }

@@ -37,7 +37,7 @@ impl Interceptor for Bearer {
 
 pub(crate) type Shown = InterceptedService<Channel, Bearer>;
 
-fn by_tokens(folder: &TempDir) -> Config {
+pub(crate) fn by_tokens(folder: &TempDir) -> Config {
     let access = Access { authentication: Some(Authentication::Required), ..Access::default() };
     Config { access, ..config(folder) }
 }
