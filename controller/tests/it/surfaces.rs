@@ -3,15 +3,18 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tidegate_controller::{Config, Controller};
+use axum::body::{Body, to_bytes};
+use axum::http::Request;
+use tidegate_controller::{Config, Controller, inside};
 use tidegate_core::units::Span;
 use tokio::time::{Instant, timeout};
 use tokio_stream::once;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
+use tower::ServiceExt as _;
 
-use crate::support::{Faulty, Lab, MemoryStore, PATIENCE, config};
+use crate::support::{Faulty, Lab, MemoryStore, PATIENCE, config, started};
 
 /// The names of all services, by one version of reflection.
 macro_rules! services {
@@ -76,6 +79,24 @@ async fn who_may_grant_nothing_is_not_ready_and_says_why() {
     assert_eq!(lab.http("GET", "/healthz", None).await.0, 200, "the process serves");
     store.full.store(false, Ordering::SeqCst);
     ready(200).await;
+}
+
+/// It answers on while its last streams end, and its successor grants by then.
+#[tokio::test]
+async fn who_has_left_its_leases_to_the_next_one_is_not_ready_any_more() {
+    let service = Arc::new(started(&Arc::new(MemoryStore::default()), &Arc::default()));
+    let asked = async |path: &str| {
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        let said = inside::rest(Arc::clone(&service)).oneshot(request).await.unwrap();
+        let status = said.status().as_u16();
+        (status, String::from_utf8(to_bytes(said.into_body(), 1 << 20).await.unwrap().to_vec()).unwrap())
+    };
+    assert_eq!(asked("/readyz").await.0, 200);
+    service.shut_down().unwrap();
+    let (status, body) = asked("/readyz").await;
+    let why = format!("nothing is granted: {}", service.silence().unwrap());
+    assert!(status == 503 && body.contains(&why), "{status} {body}: {why}");
+    assert_eq!(asked("/healthz").await.0, 200, "the process serves");
 }
 
 /// Balancers ask for it in place of `/readyz`.
