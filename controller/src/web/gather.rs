@@ -213,3 +213,6 @@ impl Web {
 pub(super) fn burst_left(view: &GroupView) -> Option<Ru> {
     (view.committed > Rate::ZERO).then_some(view.pool)
 }
+
+#[cfg(test)]
+mod tests;
