@@ -183,6 +183,16 @@ fn beyond_the_bound_one_alarm_says_how_many_are_left_out() {
     assert_eq!(said(&later), expected);
 }
 
+/// Otherwise an alarm would say that one is left out while there is room for it.
+#[test]
+fn a_place_that_becomes_free_is_taken_in_the_same_look() {
+    let mut book = Book::new(THRESHOLDS, 1);
+    assert_eq!(said(&book.look(at(0), vec![quota(80)])), ["raised quota_high/a"]);
+    let other = || vec![Seen { group: "b".to_owned(), ..quota(80) }];
+    assert_eq!(said(&book.look(at(20), other())), ["resolved quota_high/a", "raised quota_high/b"]);
+    assert_eq!(said(&book.look(at(21), other())), [""; 0]);
+}
+
 #[test]
 fn what_is_followed_is_bounded() {
     let mut book = Book::new(THRESHOLDS, 2);
