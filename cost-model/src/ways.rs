@@ -118,6 +118,17 @@ mod tests {
         }
     }
 
+    /// What is observed again and again, but never asked for, is as recent as what is looked up.
+    #[test]
+    fn what_is_only_ever_added_to_outlives_what_comes_once() {
+        let ways = Ways::new(1);
+        for key in 1..100 {
+            ways.get_or_insert(0, || 0, |seen| *seen += 1);
+            ways.get_or_insert(key, || 0, |_| ());
+        }
+        assert_eq!(ways.get(0, |seen| *seen), Some(99), "all that was learnt");
+    }
+
     #[test]
     fn capacity_rounds_up_to_whole_sets() {
         for (asked, held) in [(0, 8), (1, 8), (9, 16), (17, 32), (4_096, 4_096)] {

@@ -86,6 +86,7 @@ const SAME: &[Case] = &[
             r#"SELECT `a` FROM t WHERE b = 'it\'s' AND c = "it's""#,
             "SELECT `a` FROM t # note ' \n WHERE b = 1 AND c = N'x'",
             "SELECT `a` FROM t /*!40001 WHERE b = 1 */ AND c = 2",
+            "/*!50000 SELECT /*+ USE_INDEX(t, i) */ `a` FROM t WHERE b = 1 */ AND c = 2",
         ],
         "SELECT `a` FROM t WHERE b = ? AND c = ?",
         StatementKind::Select,
@@ -286,6 +287,7 @@ fn tables_and_the_group_of_a_hint_are_found() {
         ("SELECT /*+ A(1) resource_group ( `my group` ) B */ -1", &[], Some("my group")),
         ("SELECT /*+ RESOURCE_GROUP(a) RESOURCE_GROUP(b) */ 1", &[], Some("a")),
         ("SELEC /*+ RESOURCE_GROUP(rg1) */ 1", &[], Some("rg1")),
+        ("/*!50000 SELECT /*+ RESOURCE_GROUP(rg1) */ x FROM a */ WHERE x = 1", &["a"], Some("rg1")),
         ("SELECT /* RESOURCE_GROUP(rg1) */ 1", &[], None),
         ("SELECT '/*+ RESOURCE_GROUP(rg1) */'", &[], None),
         ("SELECT /*+ RESOURCE_GROUP() */ resource_group(rg1)", &[], None),
@@ -326,4 +328,11 @@ fn names_and_tables_are_kept_up_to_their_limits() {
         let columns = vec!["a"; columns].join(", ");
         assert_eq!(Template::new(SqlDialect::Generic, format!("SELECT {columns}")).kind(), kind);
     }
+}
+
+#[test]
+fn a_common_table_expression_takes_no_place_of_a_table() {
+    let from: Vec<_> = (0..40).map(|table| format!("t{table}")).collect();
+    let named = format!("WITH q AS (SELECT 1 FROM t0) SELECT 1 FROM q, {}", from[1..].join(", "));
+    assert_eq!(Template::new(SqlDialect::Generic, named).tables(), &from[..32]);
 }

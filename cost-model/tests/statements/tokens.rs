@@ -106,6 +106,7 @@ const TOKENS: &[(&str, &str, &str)] = &[
     ("m", "a /*! b */ c", "a b c"),
     ("gps", "a /*!50000 b */ c", "a c"),
     ("m", "a /*!50000 b */ c", "a b c"),
+    ("m", "/*!50000 a /*+ b */ c */ d", "a c d"),
     ("gmps", "a */ b", "a */ b"),
     ("gmps", "a * / b", "a * / b"),
     ("gp", "/*! a /* b */ c */ d", "d"),
