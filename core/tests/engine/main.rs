@@ -4,6 +4,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod given_up;
 mod heard;
 mod moved;
 mod paced;

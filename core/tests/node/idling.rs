@@ -32,6 +32,25 @@ fn an_idle_node_gives_up_and_asks_again_when_it_is_needed() {
 }
 
 #[test]
+fn a_lease_is_given_up_again_when_the_stream_breaks_before_the_answer() {
+    let config = NodeConfig { idle_after: Span::secs(3), ..NodeConfig::default() };
+    let mut node = NodeGroup::new(at(0), config);
+    node.ask(at(0), 1);
+    node.on_grant(at(0), 1, &Grant::Leased(terms(100, 50, 0)));
+    assert_eq!(node.try_acquire(at(0), Ru::ZERO), Ok(Admitted::Paid));
+    assert!(node.ask(at(3_000), 2).gives_up());
+    node.on_session_lost(at(3_100));
+    assert_eq!(node.dormant(), None, "the controller counts it as held");
+    assert!(node.due(at(3_100)).is_some_and(|due| due <= at(3_200)), "{:?}", node.due(at(3_100)));
+    let again = node.ask(at(3_200), 3);
+    assert!(again.gives_up(), "{again:?}");
+    node.on_grant(at(3_201), 3, &Grant::Leased(terms(0, 0, 0)));
+    assert_eq!(node.due(at(9_000)), None, "an idle group sends nothing");
+    node.on_session_lost(at(9_000));
+    assert!(node.dormant().is_some(), "nothing was under way");
+}
+
+#[test]
 fn what_operations_did_not_need_is_returned_with_the_lease() {
     let config = NodeConfig { idle_after: Span::secs(3), ..NodeConfig::default() };
     let mut node = NodeGroup::new(at(0), config);
