@@ -1,3 +1,4 @@
+mod budget;
 mod month;
 mod pressed;
 mod quotas;
