@@ -1,0 +1,47 @@
+//! Requests to cancel that come while no seat is free. They need none: what they end may be what takes the seats.
+
+use super::super::super::serve::serve;
+use super::*;
+
+/// A request to cancel, for which there is no seat: its connection, and what serves it.
+async fn request(scene: &Scene) -> (TcpStream, JoinHandle<()>) {
+    let (mut client, near) = narrow().await;
+    let (address, full) = (client.local_addr().unwrap(), Err("no seat is free".to_owned()));
+    let served = tokio::spawn(serve(Arc::clone(&scene.shared), Stream::Tcp(near), address, full));
+    let request = [&16_u32.to_be_bytes()[..], &CODE.to_be_bytes(), KEY].concat();
+    client.write_all(&request).await.unwrap();
+    (client, served)
+}
+
+/// The server closes the connection of the request, and the gateway that of the client, without a word.
+async fn done_with(asks: TcpStream, (mut client, served): (TcpStream, JoinHandle<()>)) {
+    drop(asks);
+    assert_eq!(String::from_utf8_lossy(&rest(&mut client).await), "");
+    soon("the request has ended", served).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_is_cancelled_while_no_seat_is_free() {
+    let scene = Scene::new("", false).await;
+    let mut talk = scene.talk().await;
+    talk.asks(&query("select 1")).await;
+    let request = request(&scene).await;
+    done_with(scene.interrupt().await, request).await;
+    let cancelled = [&message(b'E', b"SERROR\0C57014\0\0")[..], READY].concat();
+    talk.server.write_all(&cancelled).await.unwrap();
+    hears(&mut talk.client, &cancelled).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_that_waits_is_cancelled_while_no_seat_is_free() {
+    let scene = Scene::new("", false).await;
+    let mut talk = scene.talk().await;
+    scene.owes().await;
+    talk.client.write_all(&query("select 1")).await.unwrap();
+    eventually("it waits", || scene.group.state().waiting == 1).await;
+    let request = request(&scene).await;
+    let said = unit(&mut talk.client).await;
+    assert!(said.windows(7).any(|field| field == b"C57014\0"), "{said:?}");
+    eventually("it waits no longer", || scene.group.state().waiting == 0).await;
+    done_with(scene.interrupt().await, request).await;
+}
