@@ -75,6 +75,28 @@ fn what_belongs_to_no_statement_is_counted_with_the_next() {
     assert_eq!(counted, [(run + carried.0, length(&ran) + carried.1), (run, length(&ran))]);
 }
 
+/// As when a driver prepares a text with an error in it, which the server has read and answered all the same.
+#[test]
+fn what_failed_before_a_statement_ran_is_counted_with_the_next() {
+    let mut line = Line::new();
+    let (failing, run) = ([parse("s", "selec a"), sync()].concat(), [whole("select a"), sync()].concat());
+    let refused = [message(b'E', b"SERROR\0C42601\0Msyntax error\0\0"), ready(b'I')].concat();
+    let ran = [bound(), done("SELECT 0"), ready(b'I')].concat();
+    // Twice, for more than one may fail before the next runs.
+    for (said, answered) in [(&failing, &refused), (&failing, &refused), (&run, &ran), (&run, &ran)] {
+        line.client(said);
+        line.server(answered);
+    }
+    let units = units(&mut line);
+    let how: Vec<_> = units.iter().map(|unit| (unit.running, unit.failed)).collect();
+    assert_eq!(how, [(None, true), (None, true), (Some(1), false), (Some(2), false)]);
+    let counted: Vec<_> =
+        units.iter().skip(2).map(|unit| (unit.progress.bytes_in, unit.progress.bytes_out)).collect();
+    let own = (length(&run), length(&ran));
+    let carried = (2 * length(&failing), 2 * length(&refused));
+    assert_eq!(counted, [(own.0 + carried.0, own.1 + carried.1), own]);
+}
+
 /// As drivers send to see whether the connection lives.
 #[test]
 fn a_lone_sync_is_a_unit_and_ends_no_other() {
