@@ -130,3 +130,23 @@ fn statements_under_way_are_told_when_the_connection_ends() {
     assert_eq!(numbers, [(1, 2, false), (3, 0, false)]);
     assert!(link.told().iter().all(|event| !matches!(event, Event::StatementEnds(_))));
 }
+
+#[test]
+fn statements_behind_refused_ones_are_told_when_the_connection_ends() {
+    // Two refusals in a row, and one whose turn comes when the last packet of the response before it is whole.
+    let failed = packet(1, b"\xff\x15\x04#28000no");
+    for (texts, heard, expected) in [
+        (&["select a", "heavy", "heavy", "select b", "select c"][..], 0, &[1, 4, 5][..]),
+        (&["select a", "heavy", "select b"], failed.len() - 1, &[1, 3]),
+        (&["select a", "heavy", "heavy", "select b"], failed.len(), &[4]),
+    ] {
+        let mut link = logged_in(Settings::default(), refuse("heavy"));
+        let said: Vec<u8> = texts.iter().flat_map(|text| query(text)).collect();
+        link.hear(Side::Client, &said).unwrap();
+        link.hear(Side::Server, &failed[..heard]).unwrap();
+        let ends = link.machine.abandon();
+        let numbers: Vec<_> = ends.iter().map(|ends| ends.number).collect();
+        assert_eq!(numbers, expected, "{texts:?} and {heard} bytes of the first answer");
+        assert!(ends.iter().all(|ends| !ends.complete && ends.request_bytes > 0));
+    }
+}
