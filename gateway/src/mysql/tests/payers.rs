@@ -2,7 +2,7 @@
 
 use super::super::capability::Capabilities;
 use super::super::login::NAME_LIMIT;
-use super::link::{Link, OK, logged_in, packet, query};
+use super::link::{Link, OK, ROWS, logged_in, packet, packets, query};
 use super::step::{Event, Login};
 use super::{Decision, Settings};
 use crate::session::Side;
@@ -84,6 +84,17 @@ fn the_server_s_word_about_the_database_is_heard_in_any_result_and_behind_much_e
         assert_eq!(databases(&link), [""; 0]);
         link.hear(Side::Server, &packet(3, last)).unwrap();
         assert_eq!(databases(&link), ["shop"]);
+    }
+    // Whatever results are between.
+    let rows: [&[u8]; 4] = [ROWS[0], ROWS[1], ROWS[2], b"\xfe\0\0\x0a\0\0\0"];
+    for between in [&[&b"\0\0\0\x0a\0\0\0"[..]; 2][..], &rows] {
+        let mut link = logged_in(Settings::default(), |_| None);
+        link.hear(Side::Client, &query("use other; select 1; select 2; select 3")).unwrap();
+        link.hear(Side::Server, &packet(1, &changed(0x08, &[], "other"))).unwrap();
+        link.hear(Side::Server, &packets(2, between)).unwrap();
+        assert_eq!(databases(&link), [""; 0]);
+        link.hear(Side::Server, &packet(9, OK)).unwrap();
+        assert_eq!(databases(&link), ["other"]);
     }
     // Its own word counts before that of the command.
     let mut link = logged_in(Settings::default(), |_| None);
