@@ -62,7 +62,44 @@ impl Process {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead as _, BufReader};
+    use std::process::{Child, Command, Stdio};
+
     use super::*;
+
+    /// A process that is called as a database server is, until its input ends.
+    fn server() -> Child {
+        let named = "printf mysqld >/proc/self/comm && echo ready && read -r line";
+        let mut shell = Command::new("sh");
+        let mut server =
+            shell.args(["-c", named]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut ready = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+        assert_eq!(ready, "ready\n");
+        server
+    }
+
+    #[test]
+    fn threads_of_a_server_that_was_started_again_are_metered() {
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim_end().to_owned();
+        let home = Home::default();
+        let known = || home.0.lock().unwrap().clone().unwrap();
+        let counted = |tid| {
+            let thread = Thread { tid, host: host.clone() };
+            home.backend(&thread, Server::MySql, &Arc::default()).is_some()
+        };
+        for start in ["first", "second", "third"] {
+            let mut server = server();
+            let tid = server.id();
+            assert!(counted(tid), "the {start} time");
+            let before = known();
+            assert!(counted(tid));
+            assert!(Arc::ptr_eq(&before, &known()), "it is not looked for again");
+            // Its input ends.
+            server.wait().unwrap();
+            assert!(!counted(tid), "it has ended");
+        }
+    }
 
     #[test]
     fn a_thread_of_another_machine_or_program_is_not_metered() {
@@ -79,7 +116,7 @@ mod tests {
         assert!(!counted(&Thread { tid: u32::MAX, ..own.clone() }));
         assert!(!counted(&Thread { host: "elsewhere".into(), ..own.clone() }));
         // Of a process that has ended nothing is found, and who it is now is found out again.
-        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        let mut ended = Command::new("true").spawn().unwrap();
         let folder = File::open(format!("/proc/{}", ended.id())).unwrap();
         ended.wait().unwrap();
         *home.0.lock().unwrap() = Some(Arc::new(Process { folder, host: own.host.clone() }));
