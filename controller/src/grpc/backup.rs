@@ -16,6 +16,7 @@ use super::grants::Answers;
 use super::{Stopping, admin_status};
 use crate::clock::duration;
 use crate::definitions::audit::Actor;
+use crate::limits::DRAIN_WITHIN;
 use crate::service::Service;
 use crate::store::Row;
 
@@ -53,11 +54,14 @@ fn serve(
     actor: &Actor,
     answers: &Sender<Result<v1::BackupPart, Status>>,
 ) {
-    let mut broken = false;
+    let (mut broken, mut over) = (false, None);
     let mut send = |part: Result<v1::BackupPart, Status>| {
         let sent = here.block_on(async {
             tokio::select! {
-                _ = stopping.requested() => false,
+                ended = stopping.requested() => {
+                    over = ended;
+                    false
+                }
                 sent = timeout(duration(READ_WITHIN), answers.send(part)) => matches!(sent, Ok(Ok(()))),
             }
         });
@@ -70,10 +74,13 @@ fn serve(
     });
     let end = done.map(|rows_in_all| v1::BackupPart { rows: Vec::new(), last: true, rows_in_all });
     drop(service);
-    // A backup that was broken off has no last part.
-    if !broken {
-        let _ = here.block_on(timeout(duration(READ_WITHIN), answers.send(end.map_err(admin_status))));
-    }
+    // A backup that was broken off has no last part, and says why if that is not the end of the controller.
+    let (end, within) = match (broken, over) {
+        (false, _) => (end.map_err(admin_status), READ_WITHIN),
+        (true, Some(status)) => (Err(status), DRAIN_WITHIN),
+        (true, None) => return,
+    };
+    let _ = here.block_on(timeout(duration(within), answers.send(end)));
 }
 
 fn row((table, key, value): Row) -> v1::StoreRow {

@@ -45,13 +45,16 @@ async fn next(parts: &mut Streaming<v1::BackupPart>) -> Option<v1::BackupPart> {
     timeout(PATIENCE, parts.message()).await.unwrap().unwrap()
 }
 
-/// Reads to the end; returns whether there was a last part.
-async fn is_finished(mut parts: Streaming<v1::BackupPart>) -> bool {
+/// Reads to the end; returns whether there was a last part, and the code of an error.
+async fn ended(mut parts: Streaming<v1::BackupPart>) -> (bool, Option<Code>) {
     let mut last = false;
-    while let Ok(Some(part)) = timeout(PATIENCE, parts.message()).await.unwrap() {
-        last |= part.last;
+    loop {
+        match timeout(PATIENCE, parts.message()).await.unwrap() {
+            Ok(Some(part)) => last |= part.last,
+            Ok(None) => return (last, None),
+            Err(error) => return (last, Some(error.code())),
+        }
     }
-    last
 }
 
 fn rows(part: v1::BackupPart) -> Vec<Row> {
@@ -135,7 +138,7 @@ async fn a_stop_breaks_it_off_without_a_last_part() {
     next(&mut parts).await.unwrap();
     let Lab { folder, running } = lab;
     timeout(PATIENCE, running.shutdown()).await.unwrap().unwrap();
-    assert!(!is_finished(parts).await);
+    assert!(!ended(parts).await.0);
     drop(folder);
 }
 
@@ -150,10 +153,10 @@ async fn the_end_of_the_token_that_began_it_breaks_it_off_without_a_last_part() 
     let (token, secret) = tokens.create(&actor, &wish).unwrap();
     let mut copier = admin(&channel, secret.reveal());
     let mut begun = async || copier.backup(v1::BackupRequest {}).await.unwrap().into_inner();
-    assert!(is_finished(begun().await).await, "while it is good");
+    assert_eq!(ended(begun().await).await, (true, None), "while it is good");
     let mut parts = begun().await;
     next(&mut parts).await.unwrap();
     tokens.revoke(&actor, token.message().id, true).unwrap();
-    assert!(!is_finished(parts).await);
+    assert_eq!(ended(parts).await, (false, Some(Code::Unauthenticated)), "and says why");
     running.shutdown().await.unwrap();
 }
