@@ -207,9 +207,10 @@ async fn a_token_that_is_over_ends_its_streams() {
     let folder = tempfile::tempdir().unwrap();
     let running = Controller::start(by_tokens(&folder)).await.unwrap();
     let channel = plain(&running).await;
-    let mut root = admin(&channel, &first(&folder).await);
-    let (id, revoked) = create(&mut root, "a", "admin", 0).await;
-    let (_, stays) = create(&mut root, "c", "admin", 0).await;
+    // The first token is gone once an admin has another.
+    let (id, revoked) = create(&mut admin(&channel, &first(&folder).await), "a", "admin", 0).await;
+    let (_, stays) = create(&mut admin(&channel, &revoked), "c", "admin", 0).await;
+    let mut root = admin(&channel, &stays);
     let of_revoked = open(&channel, &revoked).await.unwrap();
     let mut of_others = open(&channel, &stays).await.unwrap();
     let known = running.service().tokens().identify(&revoked).unwrap();
@@ -217,8 +218,7 @@ async fn a_token_that_is_over_ends_its_streams() {
     assert!(*known.over.borrow(), "at once");
     assert_eq!(ended(of_revoked).await, [Code::Unauthenticated; 2]);
     assert!(!is_known(&mut admin(&channel, &revoked)).await);
-    // The first token is gone once an admin has another.
-    let (expires, of_expired, end) = expiring(&channel, &mut admin(&channel, &stays)).await;
+    let (expires, of_expired, end) = expiring(&channel, &mut root).await;
     assert_eq!(ended(of_expired).await, [Code::Unauthenticated; 2]);
     assert!(running.service().clock().unix_ms() >= end, "not before its end");
     assert!(!is_known(&mut admin(&channel, &expires)).await);
