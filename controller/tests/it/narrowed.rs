@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use tidegate_controller::Running;
 use tidegate_controller::audit::Actor;
 use tidegate_controller::limits::{RULES_PART, SNAPSHOT_PART};
 use tidegate_proto::{NOT_GIVEN, v1};
@@ -13,7 +14,7 @@ use v1::grants_client::GrantsClient;
 use v1::statements_client::StatementsClient;
 use v1::watch_event::Kind;
 
-use super::certificates::channel;
+use super::certificates::{self, channel};
 use super::identity::{guarded, site};
 use super::support::{PATIENCE, group};
 
@@ -73,6 +74,10 @@ struct Site {
 }
 
 impl Site {
+    async fn of(running: &Running, files: &certificates::Site) -> Self {
+        Self { admin: AdminClient::new(channel(running, files.shown(Some("admin"))).await.unwrap()) }
+    }
+
     async fn group(&mut self, name: &str) {
         let create = v1::CreateGroupRequest { group: Some(group(name, "10")), if_not_exists: false };
         self.admin.create_group(create).await.unwrap();
@@ -99,8 +104,7 @@ impl Site {
 async fn a_node_with_groups_is_sent_what_concerns_them_and_no_other_name() {
     let files = site();
     let running = guarded(&files).await;
-    let admin = AdminClient::new(channel(&running, files.shown(Some("admin"))).await.unwrap());
-    let mut site = Site { admin };
+    let mut site = Site::of(&running, &files).await;
     for name in ["shop", "secret-1", "secret-2"] {
         site.group(name).await;
     }
@@ -175,8 +179,7 @@ async fn a_node_with_groups_is_sent_what_concerns_them_and_no_other_name() {
 async fn a_given_group_is_found_among_very_many_bindings_of_others() {
     let files = site();
     let running = guarded(&files).await;
-    let admin = AdminClient::new(channel(&running, files.shown(Some("admin"))).await.unwrap());
-    let mut site = Site { admin };
+    let mut site = Site::of(&running, &files).await;
     site.group("shop").await;
     site.group("secret-1").await;
     for part in 0..3 {
@@ -201,8 +204,7 @@ async fn a_given_group_is_found_among_very_many_bindings_of_others() {
 async fn a_gateway_with_groups_follows_their_rules_alone() {
     let files = site();
     let running = guarded(&files).await;
-    let admin = AdminClient::new(channel(&running, files.shown(Some("admin"))).await.unwrap());
-    let mut site = Site { admin };
+    let mut site = Site::of(&running, &files).await;
     for name in ["shop", "secret-1"] {
         let limit = v1::QueryLimit { rows: 5, action: "kill".to_owned(), ..v1::QueryLimit::default() };
         let group = v1::Group { query_limit: Some(limit), ..group(name, "10") };
@@ -237,8 +239,7 @@ async fn a_gateway_with_groups_follows_their_rules_alone() {
 async fn a_snapshot_has_an_end_where_its_last_part_is_of_others_alone() {
     let files = site();
     let running = guarded(&files).await;
-    let admin = AdminClient::new(channel(&running, files.shown(Some("admin"))).await.unwrap());
-    let mut site = Site { admin };
+    let mut site = Site::of(&running, &files).await;
     site.group("shop").await;
     site.group("secret-1").await;
     site.bind("a", "", "shop").await;
