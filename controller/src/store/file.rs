@@ -29,6 +29,7 @@ use super::opening::{
 };
 use super::records::{FORMAT, META_COMMIT, META_FORMAT};
 use super::seal::{FileSeal, NoSeal, Seal};
+use super::undo::Undo;
 use super::{Store, StoreError, Table, Visit, VisitAll, Write};
 
 /// The redb file.
@@ -49,6 +50,50 @@ struct Numbered {
     /// Lets one commit at a time be made and noted.
     turn: Mutex<()>,
     last: Mutex<CommitMark>,
+    /// The commit that is being made, or that failed last, if it must not be there unless it succeeds.
+    undo: Mutex<Option<Undo>>,
+}
+
+impl Numbered {
+    fn of(path: &Path, last: Option<CommitMark>) -> Self {
+        let last = Mutex::new(CommitMark::begin(last));
+        Self {
+            path: path.to_owned(),
+            note: Note::of(path),
+            turn: Mutex::default(),
+            last,
+            undo: Mutex::default(),
+        }
+    }
+
+    /// Notes a commit that is on disk. A failure to note its number must not make it fail.
+    fn note(&self, mark: CommitMark) {
+        if let Err(error) = self.note.write(mark) {
+            tracing::warn!(%error, path = %self.note.path().display(), "the last commit could not be noted");
+        }
+    }
+
+    /// Checks a file that was opened again: it must contain every acknowledged commit, and is left without the one that
+    /// failed.
+    fn resume(&self, open: &Guarded) -> Result<(), StoreError> {
+        let found = open.call("read the number of the last commit", last_commit)?;
+        let mut last = lock(&self.last);
+        let Some(found) = found else { return Ok(()) };
+        if found.lacks(*last) {
+            return Err(unreadable(&self.path, &found.told(*last)));
+        }
+        let mut undo = lock(&self.undo);
+        *last = if last.lacks(found) { found } else { *last };
+        if let Some(before) = undo.as_ref().and_then(|undo| undo.needed(found)) {
+            let mark = last.next();
+            open.call("take a failed change back", |database| commit(database, before, Some(mark)))?;
+            *last = mark;
+            self.note(mark);
+            tracing::warn!("a change that was reported as failed was on disk, and is taken back");
+        }
+        *undo = None;
+        Ok(())
+    }
 }
 
 impl RedbStore {
@@ -61,12 +106,13 @@ impl RedbStore {
         let named = path.to_owned();
         let store = Self::over(FileSeal::of(path), move || sound(&named))?;
         store.check_format(path)?;
-        let note = Note::of(path);
-        let last = Mutex::new(CommitMark::begin(store.last_commit()?));
-        Ok(Self {
-            numbered: Some(Numbered { path: path.to_owned(), note, turn: Mutex::default(), last }),
-            ..store
-        })
+        store.numbered(path)
+    }
+
+    /// Numbers its commits, and notes the last one beside `path`.
+    pub(super) fn numbered(self, path: &Path) -> Result<Self, StoreError> {
+        let numbered = Numbered::of(path, self.last_commit()?);
+        Ok(Self { numbered: Some(numbered), ..self })
     }
 
     /// Opens the store on a medium that is no file, creating it when the medium is empty. Simulations and fuzzing use
@@ -154,18 +200,9 @@ impl RedbStore {
         }
     }
 
-    /// Reopens the file. It may contain the commit that failed, and must contain every acknowledged one.
     fn opened_again(&self) -> Result<Guarded, StoreError> {
         let open = (self.again)()?;
-        if let Some(Numbered { path, last, .. }) = &self.numbered {
-            let found = open.call("read the number of the last commit", last_commit)?;
-            let mut last = lock(last);
-            match found {
-                Some(found) if found.lacks(*last) => return Err(unreadable(path, &found.told(*last))),
-                Some(found) if last.lacks(found) => *last = found,
-                _ => {}
-            }
-        }
+        self.numbered.as_ref().map_or(Ok(()), |numbered| numbered.resume(&open))?;
         Ok(open)
     }
 
@@ -178,7 +215,8 @@ impl RedbStore {
         result
     }
 
-    fn last_commit(&self) -> Result<Option<CommitMark>, StoreError> {
+    /// The mark of the last commit in the file.
+    pub(super) fn last_commit(&self) -> Result<Option<CommitMark>, StoreError> {
         self.call("read the number of the last commit", last_commit)
     }
 
@@ -211,21 +249,25 @@ pub(super) fn failed<E: std::fmt::Display>(operation: &'static str) -> impl Fn(E
 
 impl Store for RedbStore {
     fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
-        let Some(Numbered { note, turn, last, .. }) = &self.numbered else {
+        let Some(numbered) = &self.numbered else {
             return self.committed(|database| commit(database, batch, None));
         };
-        let _turn = lock(turn);
-        let mark = self.committed(|database| {
-            let mark = lock(last).next();
+        let _turn = lock(&numbered.turn);
+        let made = self.committed(|database| {
+            let mark = lock(&numbered.last).next();
+            *lock(&numbered.undo) = Undo::of(database, batch, mark)?;
             commit(database, batch, Some(mark))?;
-            *lock(last) = mark;
+            *lock(&numbered.last) = mark;
+            *lock(&numbered.undo) = None;
             Ok(mark)
-        })?;
-        // The commit is on disk; a failure to note its number must not make it fail.
-        if let Err(error) = note.write(mark) {
-            tracing::warn!(%error, path = %note.path().display(), "the last commit could not be noted");
+        });
+        match made {
+            Ok(mark) => numbered.note(mark),
+            // The sooner it is taken back, the less can come between. A disk that is still away lets the next call do it.
+            Err(_) if lock(&numbered.undo).is_some() => drop(self.last_commit()),
+            Err(_) => {}
         }
-        Ok(())
+        made.map(drop)
     }
 
     fn scan(&self, table: Table, from: &[u8], visit: &mut Visit<'_>) -> Result<(), StoreError> {
@@ -338,12 +380,7 @@ pub(super) fn get(
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-    use std::sync::atomic::AtomicU64;
-    use std::sync::atomic::Ordering::Relaxed;
-
-    use redb::backends::InMemoryBackend;
-
+    use super::super::failing::Failing;
     use super::*;
 
     fn put(table: Table, key: &[u8], value: &[u8]) -> Write {
@@ -426,59 +463,18 @@ mod tests {
         assert!(path.exists() && !part.exists());
     }
 
-    /// A disk in memory on which writes fail after so many more.
-    #[derive(Clone, Debug)]
-    struct Failing {
-        disk: Arc<InMemoryBackend>,
-        left: Arc<AtomicU64>,
-    }
-
-    impl Failing {
-        fn fails(&self) -> io::Result<()> {
-            let left = self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1));
-            left.map(drop).map_err(|_| io::Error::other("the disk is full"))
-        }
-    }
-
-    impl StorageBackend for Failing {
-        fn len(&self) -> io::Result<u64> {
-            self.disk.len()
-        }
-        fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-            self.disk.read(offset, out)
-        }
-        fn set_len(&self, len: u64) -> io::Result<()> {
-            self.fails().and_then(|()| self.disk.set_len(len))
-        }
-        fn sync_data(&self) -> io::Result<()> {
-            self.fails().and_then(|()| self.disk.sync_data())
-        }
-        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-            self.fails().and_then(|()| self.disk.write(offset, data))
-        }
-    }
-
     #[test]
     fn commits_go_on_after_any_that_failed_at_any_write_and_none_is_missed_at_the_next_start() {
         let folder = tempfile::tempdir().unwrap();
         for fails_after in [0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32] {
             let path = folder.path().join(format!("store-{fails_after}"));
-            let failing = Failing { disk: Arc::default(), left: Arc::new(AtomicU64::new(u64::MAX)) };
-            let open = || {
-                let (named, medium) = (path.clone(), failing.clone());
-                RedbStore::over(NoSeal, move || {
-                    opened(&named, || builder().create_with_backend(medium.clone()))
-                })
-                .unwrap()
-            };
-            let (note, last) = (Note::of(&path), Mutex::new(CommitMark::begin(None)));
-            let numbered = Some(Numbered { path: path.clone(), note, turn: Mutex::default(), last });
-            let store = RedbStore { numbered, ..open() };
+            let failing = Failing::default();
+            let store = failing.open(&path).numbered(&path).unwrap();
             let mut acknowledged = Vec::new();
             for round in 0..2_u8 {
                 for (step, left) in [u64::MAX, fails_after, fails_after / 2, u64::MAX].into_iter().enumerate()
                 {
-                    failing.left.store(left, Relaxed);
+                    failing.fails_after(left);
                     let key = vec![round, u8::try_from(step).unwrap()];
                     // The file has to grow for the large ones, which can fail before the commit.
                     let large = |part: u8| put(Table::Hours, &[round, part], &vec![round; 512 << 10]);
@@ -492,7 +488,7 @@ mod tests {
             let found = store.get(Table::Groups, &acknowledged).unwrap();
             assert!(found.iter().all(Option::is_some), "{fails_after}: {found:?}");
             drop(store);
-            missed(&path, &Note::of(&path), open().last_commit().unwrap()).unwrap();
+            missed(&path, &Note::of(&path), failing.open(&path).last_commit().unwrap()).unwrap();
         }
     }
 

@@ -6,6 +6,8 @@
 
 mod blocks;
 mod draft;
+#[cfg(test)]
+mod failing;
 mod file;
 mod guarded;
 mod note;
@@ -14,6 +16,7 @@ mod overlay;
 pub mod records;
 pub mod replicated;
 mod seal;
+mod undo;
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;

@@ -45,4 +45,5 @@ pub use members::{MemberRecord, Members, Wrote};
 pub use owned::ReplicatedStore;
 pub use owner::{Owner, Seen};
 pub use place::{FilePlace, Fresh, Place};
+pub(super) use scope::defines;
 pub use set_back::Footing;

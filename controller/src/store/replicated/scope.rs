@@ -46,7 +46,7 @@ pub(super) fn is_local(table: Table, key: &[u8]) -> bool {
 }
 
 /// Whether a write is of what operators define, of which the controller has a picture in memory.
-pub(super) fn defines(write: &Write) -> bool {
+pub(in crate::store) fn defines(write: &Write) -> bool {
     matches!(
         write.table(),
         Table::Groups | Table::Bindings | Table::CostTables | Table::Audit | Table::Tokens | Table::Proposals
