@@ -63,11 +63,43 @@ impl DefinitionCalls<'_> {
 
     /// Removes a binding; returns whether there was one.
     pub fn unbind(&self, actor: &Actor, tenant: &str, user: &str) -> Result<bool, AdminError> {
-        let principal = Principal::parse(tenant, user)?;
+        self.take_binding(actor, &Principal::parse(tenant, user)?, |_| Ok(()))
+    }
+
+    /// Removes a binding to `group`; returns whether there was one.
+    ///
+    /// # Errors
+    /// It leads to another group.
+    pub fn unbind_from(
+        &self,
+        actor: &Actor,
+        tenant: &str,
+        user: &str,
+        group: &str,
+    ) -> Result<bool, AdminError> {
+        let (principal, asked) =
+            (Principal::parse(tenant, user)?, GroupName::parse(group).in_field("group")?);
+        self.take_binding(actor, &principal, |group| match *group == asked {
+            true => Ok(()),
+            false => Err(AdminError::Refused {
+                message: format!(
+                    "{principal} is bound to group {group} by now, not to {asked}; to unbind it all the same, go to {group}"
+                ),
+            }),
+        })
+    }
+
+    fn take_binding(
+        &self,
+        actor: &Actor,
+        principal: &Principal,
+        may_go: impl FnOnce(&GroupName) -> Result<(), AdminError>,
+    ) -> Result<bool, AdminError> {
         self.change(actor, |state| {
-            let Some(group) = state.definitions.bindings.get(&principal) else {
+            let Some(group) = state.definitions.bindings.get(principal) else {
                 return Ok(Plan::nothing(false));
             };
+            may_go(group)?;
             let change = Change {
                 action: "unbind",
                 subject: principal.to_string(),

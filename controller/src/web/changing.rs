@@ -95,7 +95,7 @@ pub(super) async fn bind(State(web): State<Arc<Web>>, visitor: Visitor, Form(for
     .await
 }
 
-/// Takes a binding away.
+/// Takes a binding away, unless it leads elsewhere by now: the visitor has not seen that.
 pub(super) async fn unbind(
     State(web): State<Arc<Web>>,
     visitor: Visitor,
@@ -103,7 +103,8 @@ pub(super) async fn unbind(
 ) -> Response {
     blocking(web, visitor, move |web, visitor| {
         visitor.sent(&form.form_key)?;
-        web.service.definitions().unbind(&visitor.actor(), &form.tenant, &form.user)?;
+        let calls = web.service.definitions();
+        calls.unbind_from(&visitor.actor(), &form.tenant, &form.user, &form.group)?;
         Ok(reply::on_to(Link::group(&form.group)))
     })
     .await

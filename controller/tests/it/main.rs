@@ -43,6 +43,8 @@ mod flips;
 #[cfg(test)]
 mod folding;
 #[cfg(test)]
+mod forms;
+#[cfg(test)]
 mod glance;
 #[cfg(test)]
 mod heeded;

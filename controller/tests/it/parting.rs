@@ -143,6 +143,27 @@ async fn a_watch_that_goes_makes_room_for_one_that_comes_in_any_order() {
     assert_eq!((left.len(), &left[..MAX_WATCHES - 2]), (MAX_WATCHES, &oldest[2..]), "no other made room");
 }
 
+/// The result would depend on which step came last.
+#[tokio::test]
+async fn a_watch_is_not_put_and_ended_in_one_change_whichever_comes_first() {
+    let lab = Lab::start().await;
+    apply(&lab, vec![killing("default", 1), killing("default", 2)]);
+    let watches = || lab.running.service().statements().watches("").unwrap();
+    let before = watches();
+    let ended =
+        |id| step(Kind::DeleteWatch(v1::RemoveWatchRequest { id, ..v1::RemoveWatchRequest::default() }));
+    let (put, gone) = (|| killing("default", 1), || ended(before[0].id));
+    for (steps, at) in [(vec![put(), gone()], 1), (vec![gone(), put()], 0)] {
+        let refused = try_apply(&lab, ApplyRequest { steps, ..ApplyRequest::default() }).unwrap_err();
+        let field = format!("steps[{at}].delete_watch.id");
+        assert_eq!((refused.code(), fields(&refused)), ("invalid", vec![field.as_str()]));
+        assert!(refused.to_string().contains(&format!("steps[{}]", 1 - at)), "{refused}");
+        assert_eq!(watches(), before);
+    }
+    apply(&lab, vec![ended(before[1].id), put(), ended(99)]);
+    assert_eq!(watches(), before[..1]);
+}
+
 #[tokio::test]
 async fn bindings_and_watches_of_the_group_that_is_pruned_under_go_and_those_beside_it_stay() {
     let lab = Lab::start().await;

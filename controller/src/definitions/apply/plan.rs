@@ -55,6 +55,7 @@ pub(crate) fn plan(
     let deletes =
         prune.groups || steps.iter().any(|(_, wanted)| matches!(wanted, Wanted::DeleteGroup { .. }));
     check_groups(&draft, steps, deletes, &mut faults);
+    check_watches(&draft, steps, &mut faults);
     for ((place, wanted), outcome) in steps.iter().zip(&mut outcomes) {
         match draft.put_rest(wanted) {
             Some(Ok(done)) => *outcome = Some(done),
@@ -115,6 +116,19 @@ fn check_groups(draft: &Draft<'_>, steps: &[(String, Wanted)], deletes: bool, fa
             }
             Err(error) => faults.add(place, &error),
             Ok(()) => {}
+        }
+    }
+}
+
+/// Checks that no step ends the watch of a statement that another one watches: the result would depend on their order.
+fn check_watches(draft: &Draft<'_>, steps: &[(String, Wanted)], faults: &mut Faults) {
+    for (place, wanted) in steps {
+        let Wanted::DeleteWatch(id) = wanted else { continue };
+        let Some(ended) = draft.watch(*id) else { continue };
+        let is_put = |wanted: &Wanted| matches!(wanted, Wanted::Watch(watch) if watch.is_same_as(ended));
+        if let Some(other) = steps.iter().position(|(_, wanted)| is_put(wanted)) {
+            let message = format!("{id} watches the statement of steps[{other}]; say one thing of it");
+            faults.add(place, &AdminError::invalid("id", message));
         }
     }
 }
