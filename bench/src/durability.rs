@@ -113,7 +113,7 @@ impl Ledger {
     }
 
     fn commit(&self) -> Result<(), BenchError> {
-        self.service.accounts().flush().map_err(failed("commit the ledger"))
+        self.service.upkeep().flush().map_err(failed("commit the ledger"))
     }
 }
 

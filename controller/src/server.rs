@@ -439,14 +439,14 @@ fn loaded(
 /// Stores consumption. Failures are counted and logged where they happen, and the next round tries again.
 fn flush(service: Arc<Service>, stopped: flag::Receiver<bool>) -> JoinHandle<()> {
     every(FLUSH_EVERY, stopped, move || {
-        let _ = service.accounts().flush();
+        let _ = service.upkeep().flush();
     })
 }
 
 /// Prunes history and folds incarnations.
 fn tidy(service: Arc<Service>, stopped: flag::Receiver<bool>) -> JoinHandle<()> {
     every(TIDY_EVERY, stopped, move || {
-        let _ = service.accounts().tidy();
+        let _ = service.upkeep().tidy();
     })
 }
 

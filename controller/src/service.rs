@@ -50,7 +50,7 @@ use beside::Beside;
 use crate::accounts::flush::flush_last;
 use crate::accounts::fold::Folding;
 use crate::accounts::prune::Pruned;
-use crate::accounts::{AccountCalls, Accounts};
+use crate::accounts::{AccountCalls, Accounts, Upkeep};
 use crate::definitions::{DefinitionCalls, Definitions};
 use crate::identity::TokenCalls;
 use crate::identity::tokens::Tokens;
@@ -129,6 +129,11 @@ impl Service {
     /// Consumption.
     pub fn accounts(&self) -> AccountCalls<'_> {
         AccountCalls::of(self)
+    }
+
+    /// Storing consumption, and removing what is too old.
+    pub fn upkeep(&self) -> Upkeep<'_> {
+        Upkeep::of(self)
     }
 
     /// Groups, bindings and cost tables.

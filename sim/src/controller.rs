@@ -152,7 +152,7 @@ impl Controller {
             self.touched.set(true);
             service.leasing().expire();
             // A failure is tried again by the next call.
-            let _ = service.accounts().flush();
+            let _ = service.upkeep().flush();
         }
     }
 
@@ -253,7 +253,7 @@ impl Controller {
         };
         self.touched.set(true);
         let counted = service.leasing().goodbye(session.client, session.session, seq, reports);
-        let durable = counted.is_some() && service.accounts().flush().is_ok();
+        let durable = counted.is_some() && service.upkeep().flush().is_ok();
         self.streams.insert((node, connection), None);
         durable
     }

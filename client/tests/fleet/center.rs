@@ -93,7 +93,7 @@ impl Center {
     pub(crate) fn upkeep(&self) {
         if let Some(service) = self.service() {
             service.leasing().expire();
-            service.accounts().flush().unwrap();
+            service.upkeep().flush().unwrap();
         }
     }
 

@@ -90,7 +90,7 @@ pub(crate) fn bounds(world: &World<'_>) -> Vec<String> {
 /// Every RU that was charged is in the ledger once.
 pub(crate) fn ledger(world: &World<'_>) -> Vec<String> {
     let service = world.center.service().unwrap();
-    service.accounts().flush().unwrap();
+    service.upkeep().flush().unwrap();
     let records = world.log.records();
     let mut found = Vec::new();
     for group in &world.plan.groups {

@@ -4,7 +4,7 @@
 //! Rows are cumulative and history amounts absolute, so that a failed commit is simply repeated with newer values. A
 //! renewal's number becomes durable when everything counted up to it is stored.
 
-use crate::accounts::AccountCalls;
+use crate::accounts::Upkeep;
 use crate::accounts::kept::Taken as AccountsTaken;
 use crate::clock::Clock;
 use crate::leasing::kept::Taken as LeasingTaken;
@@ -13,7 +13,7 @@ use crate::statements::kept::Taken as ConvictionsTaken;
 use crate::store::records::{META_CLEAN, SavedLeases, put_json};
 use crate::store::{Batch, StoreError, Table};
 
-impl AccountCalls<'_> {
+impl Upkeep<'_> {
     /// Stores everything counted so far. After an error, the next call stores it.
     pub fn flush(&self) -> Result<(), StoreError> {
         // One at a time: an earlier commit must not overtake a later one.

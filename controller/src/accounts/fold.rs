@@ -11,7 +11,7 @@ use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::units::{Span, Time};
 use tidegate_core::usage::Total;
 
-use crate::accounts::AccountCalls;
+use crate::accounts::{AccountCalls, Upkeep};
 use crate::clock::Clock;
 use crate::definitions::audit::{Actor, Change};
 use crate::definitions::change::{Edit, Plan};
@@ -39,22 +39,6 @@ pub(crate) struct Folding {
 }
 
 impl AccountCalls<'_> {
-    /// Folds at most one batch of incarnations.
-    pub(crate) fn fold(&self) -> Result<(), StoreError> {
-        let mut folding = self.service.flushing();
-        {
-            let mut state = self.service.lock();
-            let unix_ms = self.service.clock().unix_ms();
-            for id in state.leasing.clients().foldable(unix_ms) {
-                if let Some((name, tombstone, ids)) = state.leasing.clients_mut().fold(id, unix_ms) {
-                    folding.tombstones.insert((name, tombstone));
-                    folding.clients.extend(ids);
-                }
-            }
-        }
-        self.settle(&mut folding)
-    }
-
     /// Forgets nodes, all or none: their charges join the totals, and their late reports are refused. Returns the
     /// number of incarnations of each.
     ///
@@ -98,8 +82,26 @@ impl AccountCalls<'_> {
                 folding.clients.extend(ids);
             }
         }
-        self.settle(&mut folding)?;
+        self.service.upkeep().settle(&mut folding)?;
         Ok(counts)
+    }
+}
+
+impl Upkeep<'_> {
+    /// Folds at most one batch of incarnations.
+    pub(crate) fn fold(&self) -> Result<(), StoreError> {
+        let mut folding = self.service.flushing();
+        {
+            let mut state = self.service.lock();
+            let unix_ms = self.service.clock().unix_ms();
+            for id in state.leasing.clients().foldable(unix_ms) {
+                if let Some((name, tombstone, ids)) = state.leasing.clients_mut().fold(id, unix_ms) {
+                    folding.tombstones.insert((name, tombstone));
+                    folding.clients.extend(ids);
+                }
+            }
+        }
+        self.settle(&mut folding)
     }
 
     /// Stores what is being folded. The next call repeats what failed.

@@ -46,6 +46,18 @@ pub(crate) struct Accounts {
     said_apart: Option<Time>,
 }
 
+/// Keeping the store up to what was counted, and small: what a controller does by itself.
+#[derive(Clone, Copy)]
+pub struct Upkeep<'s> {
+    service: &'s Service,
+}
+
+impl<'s> Upkeep<'s> {
+    pub(crate) fn of(service: &'s Service) -> Self {
+        Self { service }
+    }
+}
+
 /// The calls of adapters.
 #[derive(Clone, Copy)]
 pub struct AccountCalls<'s> {

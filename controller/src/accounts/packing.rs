@@ -11,14 +11,14 @@ use tidegate_core::group::GroupId;
 use tidegate_core::usage::Total;
 
 use super::brief::{self, Brief};
-use crate::accounts::AccountCalls;
 use crate::accounts::history::Resolution;
 use crate::accounts::prune::Pruned;
+use crate::accounts::{AccountCalls, Upkeep};
 use crate::limits::MAX_MINUTE_GROUPS;
 use crate::store::records::{consumption, pair_key, pair_of};
 use crate::store::{Batch, StoreError, Table, Write};
 
-impl AccountCalls<'_> {
+impl Upkeep<'_> {
     /// Packs the oldest hour that is over and not packed: one at a time, since there are many only after a long stop.
     /// Returns its end, up to which minutes are packed once the batch is stored.
     pub(crate) fn pack(&self, pruned: &Pruned, batch: &mut Batch) -> Result<Option<u64>, StoreError> {
@@ -88,7 +88,9 @@ impl AccountCalls<'_> {
         }
         Ok(batch)
     }
+}
 
+impl AccountCalls<'_> {
     /// Minutes of a group that are packed, of hours that begin in a range, by when they begin.
     pub(super) fn past_minutes(
         &self,

@@ -38,7 +38,7 @@ impl AccountCalls<'_> {
         let (mut notes, mut comparison) = (proposal.notes(), None);
         match changed.and_then(|changed| Asked::between(&live, &changed, None, None)) {
             Ok(asked) => {
-                comparison = recorded(*self, &name, proposal.message().since_unix_s, &asked)?;
+                comparison = self.recorded(&name, proposal.message().since_unix_s, &asked)?;
                 if comparison.is_none() {
                     notes.push(UNRECORDED.to_owned());
                 }
@@ -49,27 +49,27 @@ impl AccountCalls<'_> {
         }
         Ok(v1::ProposalReply { proposal: Some(proposal.message().clone()), comparison, notes })
     }
-}
 
-/// What was recorded of a group since then, under both settings; nothing if there is nothing.
-fn recorded(
-    accounts: AccountCalls<'_>,
-    name: &GroupName,
-    since: u64,
-    asked: &Asked,
-) -> Result<Option<v1::WhatIfReply>, AdminError> {
-    let clock = accounts.service.clock();
-    let unix_ms = clock.unix_ms();
-    let (now, started) = (unix_ms / 1_000, unix_ms.saturating_sub(clock.uptime().0 / 1_000) / 1_000);
-    let minutes = (Step::Stored(Resolution::Minute), since.div_ceil(60).saturating_mul(60));
-    let seconds = (now.saturating_sub(since) < SECONDS_KEPT_S).then_some((Step::Second, since));
-    let mut ways: Vec<(Step, u64)> = seconds.into_iter().chain([minutes]).collect();
-    ways.sort_by_key(|(step, from)| if *step == Step::Second { started.max(*from) } else { *from });
-    for (step, from) in ways {
-        match accounts.replayed(name, step, &accounts.range(step, from, 0), asked.clone()) {
-            Err(AdminError::NothingRecorded { .. }) => {}
-            answer => return answer.map(Some),
+    /// What was recorded of a group since then, under both settings; nothing if there is nothing.
+    fn recorded(
+        &self,
+        name: &GroupName,
+        since: u64,
+        asked: &Asked,
+    ) -> Result<Option<v1::WhatIfReply>, AdminError> {
+        let clock = self.service.clock();
+        let unix_ms = clock.unix_ms();
+        let (now, started) = (unix_ms / 1_000, unix_ms.saturating_sub(clock.uptime().0 / 1_000) / 1_000);
+        let minutes = (Step::Stored(Resolution::Minute), since.div_ceil(60).saturating_mul(60));
+        let seconds = (now.saturating_sub(since) < SECONDS_KEPT_S).then_some((Step::Second, since));
+        let mut ways: Vec<(Step, u64)> = seconds.into_iter().chain([minutes]).collect();
+        ways.sort_by_key(|(step, from)| if *step == Step::Second { started.max(*from) } else { *from });
+        for (step, from) in ways {
+            match self.replayed(name, step, &self.range(step, from, 0), asked.clone()) {
+                Err(AdminError::NothingRecorded { .. }) => {}
+                answer => return answer.map(Some),
+            }
         }
+        Ok(None)
     }
-    Ok(None)
 }

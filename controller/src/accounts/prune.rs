@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use tidegate_core::group::GroupId;
 use tidegate_core::units::Span;
 
-use crate::accounts::AccountCalls;
+use crate::accounts::Upkeep;
 use crate::accounts::history::Resolution;
 use crate::limits::PAST_MINUTES_KEPT_S;
 use crate::store::records::{pair_key, pair_of};
@@ -50,7 +50,7 @@ impl Pruned {
     }
 }
 
-impl AccountCalls<'_> {
+impl Upkeep<'_> {
     /// Returns a batch that removes what is too old; of minutes nothing behind those that were packed just now, of which
     /// there may be more after a machine was suspended.
     pub(crate) fn prune(&self, pruned: &mut Pruned, packed: Option<u64>) -> Result<Batch, StoreError> {

@@ -157,7 +157,7 @@ impl AccountCalls<'_> {
     ) -> Result<Vec<Point>, AdminError> {
         // The answer includes what was counted a moment ago. If the disk fails, the flush counts and logs that, and the
         // answer is what is stored.
-        let _ = self.flush();
+        let _ = self.service.upkeep().flush();
         let mut all = Vec::new();
         for group in groups {
             all = together(all, self.points_of(group, step, range)?);

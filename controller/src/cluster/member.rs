@@ -383,7 +383,7 @@ impl Turns {
         let announced = spawn_blocking(move || {
             announced.announce()?;
             // What failed is stored with the leases.
-            let _ = counts.accounts().flush();
+            let _ = counts.upkeep().flush();
             Ok::<_, StoreError>(())
         });
         match announced.await {

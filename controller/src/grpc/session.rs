@@ -195,7 +195,7 @@ async fn farewell(
     again.tick().await;
     loop {
         let flushing = Arc::clone(service);
-        if let Ok(Ok(())) = tokio::task::spawn_blocking(move || flushing.accounts().flush()).await {
+        if let Ok(Ok(())) = tokio::task::spawn_blocking(move || flushing.upkeep().flush()).await {
             return Ok(Answer::Farewell(v1::Farewell { seq, refused }));
         }
         tokio::select! {

@@ -33,7 +33,7 @@ impl Service {
             Ok(Plan { edits: vec![Edit::Note], changes: vec![change], reply: () })
         });
         // A full disk is a reason to make a copy elsewhere, not a reason against it.
-        if let Err(error) = noted.and_then(|()| Ok(self.accounts().flush()?)) {
+        if let Err(error) = noted.and_then(|()| Ok(self.upkeep().flush()?)) {
             let actor = actor.as_str();
             tracing::warn!(actor, %error, "a backup is made that the audit log or the newest consumption is not in");
         }

@@ -168,7 +168,7 @@ async fn a_group_that_is_new_after_a_change_was_taken_back_is_not_shown_with_the
         let [old, new] = ["old", "new"].map(|name| format!("{name}-{round}"));
         apply(&lab, vec![below(&old, "", "5")]);
         node.report(vec![report(&old, 1, 3)]).await;
-        accounts().flush().unwrap();
+        lab.running.service().upkeep().flush().unwrap();
         assert_eq!(accounts().usage_history(&old, "hour", 0, 0).unwrap().len(), 1);
         apply(&lab, vec![gone(&old)]);
         let taken_back = try_apply(&lab, ApplyRequest { steps, dry_run, ..ApplyRequest::default() });

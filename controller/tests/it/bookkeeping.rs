@@ -377,7 +377,7 @@ impl Story {
     }
 
     fn flush(&mut self) -> String {
-        let done = self.service().accounts().flush();
+        let done = self.service().upkeep().flush();
         let stored = self.flushed();
         assert!(stored || done.is_err(), "what is not stored is confirmed");
         assert!(self.commits.is_some() || done.is_ok(), "{done:?}");
@@ -464,7 +464,7 @@ impl Story {
 
     /// Stores everything, and folds what was silent for a week.
     fn tidy(&mut self) -> String {
-        let done = self.service().accounts().tidy();
+        let done = self.service().upkeep().tidy();
         let allowed = self.flushed() && self.commits() && {
             let silent = |(start, known): (&Start, &Known)| {
                 let connected = self.streams.get(start.0).is_some_and(|stream| stream.number == start.1);

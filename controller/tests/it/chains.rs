@@ -28,7 +28,7 @@ impl Site {
 
     fn pass(&self, service: &Service, seconds: u64) {
         self.us.fetch_add(seconds * 1_000_000, Ordering::Relaxed);
-        service.accounts().flush().unwrap();
+        service.upkeep().flush().unwrap();
     }
 }
 

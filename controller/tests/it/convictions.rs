@@ -228,7 +228,7 @@ impl Story {
     }
 
     fn flush(&mut self) -> String {
-        let done = self.service.accounts().flush();
+        let done = self.service.upkeep().flush();
         assert!(self.full || done.is_ok(), "{done:?}");
         if done.is_ok() && !self.full {
             self.kept = self.live.clone();

@@ -70,7 +70,7 @@ impl Story {
             5 => self.leave(name),
             6..14 => self.renew(name),
             14..17 => {
-                let _ = self.service.as_ref().unwrap().accounts().flush();
+                let _ = self.service.as_ref().unwrap().upkeep().flush();
                 "flush".into()
             }
             17..19 => {

@@ -228,7 +228,7 @@ impl Story {
 
     fn flush(&mut self) -> String {
         let (fails, repeated) = (self.below(2) == 0, self.below(3) > 0);
-        let [good, other] = self.sites.each_ref().map(|site| site.service.accounts());
+        let [good, other] = self.sites.each_ref().map(|site| site.service.upkeep());
         good.flush().unwrap();
         if fails {
             self.sites[1].disk.fill(true);
@@ -261,7 +261,7 @@ fn a_flush_that_failed_and_is_repeated_stores_what_it_would_have_stored_at_once(
             told.push(story.step());
         }
         for site in &story.sites {
-            site.service.accounts().flush().unwrap();
+            site.service.upkeep().flush().unwrap();
         }
         story.check(&format!("seed {seed}: {}", told.join("; ")));
     }

@@ -72,7 +72,7 @@ async fn a_conviction_waits_for_the_disk_and_a_watch_of_an_operator_does_not() {
     };
     let mut statements = lab.statements().await;
     let id = statements.convict(conviction).await.unwrap().into_inner().watch_id;
-    assert!(id > 0 && lab.running.service().accounts().flush().is_err());
+    assert!(id > 0 && lab.running.service().upkeep().flush().is_err());
     let watch = v1::Watch {
         group: "web".into(),
         r#match: "similar".into(),
@@ -158,7 +158,7 @@ async fn a_goodbye_whose_node_went_away_is_not_waited_for() {
     timeout(PATIENCE, gone).await.unwrap();
     // What it said last counts all the same.
     store.fill(false);
-    lab.running.service().accounts().flush().unwrap();
+    lab.running.service().upkeep().flush().unwrap();
     drop(store);
     let lab = lab.crash().await;
     assert_eq!(charged(&lab, "web").await, 5_000_000);

@@ -81,7 +81,7 @@ fn used(folder: &Path, in_order: bool) -> (PathBuf, String) {
     });
     let renewal = RenewIn { seq: 1, reports: reports.collect(), ..RenewIn::default() };
     service.leasing().renew(session.client, session.session, renewal).unwrap();
-    service.accounts().flush().unwrap();
+    service.upkeep().flush().unwrap();
     if in_order {
         service.shut_down().unwrap();
     }

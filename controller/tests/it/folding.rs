@@ -36,7 +36,7 @@ async fn silent_incarnations_are_folded_and_report_no_more() {
         store.commit(&rows).unwrap();
     }
     let lab = Lab::at(lab.folder).await;
-    lab.running.service().accounts().tidy().unwrap();
+    lab.running.service().upkeep().tidy().unwrap();
     let all = async |lab: &Lab| [charged(lab, "default").await, charged(lab, "web").await];
     assert_eq!(all(&lab).await, [40_000_000; 2]);
     assert!(lab.running.service().leasing().clients().0.is_empty());
@@ -82,7 +82,7 @@ fn a_node_is_forgotten_when_it_may_not_report_any_more_and_counts_exactly_once()
         let early = said(forget(&service).unwrap_err());
         assert!(early.contains("may still report") && early.contains("repeat this in 1s"), "{early}");
         // A crash makes nobody forget that, either: the last that is on disk of a node may be a minute old.
-        service.accounts().flush().unwrap();
+        service.upkeep().flush().unwrap();
         drop(service);
         let service = started(&store, &now);
         pass(&now, 1);
@@ -181,7 +181,7 @@ fn what_is_kept_of_a_forgotten_node_until_its_rows_are_folded_is_written_once() 
     let service = Service::load(store, ServiceConfig::default(), clock).unwrap();
     // The first flush after a minute forgets that the leases of before were longer.
     now.fetch_add(60_000_000, Ordering::SeqCst);
-    service.accounts().flush().unwrap();
+    service.upkeep().flush().unwrap();
     let gone = service.leasing().hello("gone", 1, "test").unwrap();
     tell(&service, &gone, 1, 1, 5);
     service.leasing().disconnect(gone.client, gone.session);
@@ -194,9 +194,9 @@ fn what_is_kept_of_a_forgotten_node_until_its_rows_are_folded_is_written_once() 
     service.accounts().forget_clients(&Actor::new(None, "test"), &["gone".to_owned()]).unwrap_err();
     // A sign of life within a minute of the last one that is on disk needs none.
     tell(&service, &busy, 2, 1, 3);
-    service.accounts().flush().unwrap();
+    service.upkeep().flush().unwrap();
     disk.full.store(false, Ordering::SeqCst);
-    service.accounts().tidy().unwrap();
+    service.upkeep().tidy().unwrap();
     assert_eq!(counted(&service), Ru::whole(8).into());
 }
 
@@ -207,11 +207,11 @@ fn a_node_whose_earlier_start_was_ahead_of_the_clock_runs_on_when_that_one_is_fo
     let day = |now: &AtomicU64, days: u64| now.fetch_add(days * 24 * 3_600 * 1_000_000, Ordering::SeqCst);
     for crashed in [false, true] {
         let (mut service, now, store, wrong) = ahead(3 * 24);
-        service.accounts().flush().unwrap();
+        service.upkeep().flush().unwrap();
         let number = service.clock().unix_us();
         let mut session = service.leasing().hello("node", number, "test").unwrap();
         tell(&service, &session, 1, number, 1);
-        service.accounts().flush().unwrap();
+        service.upkeep().flush().unwrap();
         day(&now, 3);
         if crashed {
             service = started(&store, &now);
@@ -219,7 +219,7 @@ fn a_node_whose_earlier_start_was_ahead_of_the_clock_runs_on_when_that_one_is_fo
         }
         tell(&service, &session, 2, number, 2);
         day(&now, 5);
-        service.accounts().tidy().unwrap();
+        service.upkeep().tidy().unwrap();
         tell(&service, &session, 3, number, 4);
         let again = service.leasing().hello("node", number, "test").unwrap();
         tell(&service, &again, 1, number, 8);
@@ -258,7 +258,7 @@ fn a_node_that_could_not_be_forgotten_on_a_full_disk_is_with_the_next_round() {
     let service = started(&disk, &now);
     let session = service.leasing().hello("node", 1, "test").unwrap();
     tell(&service, &session, 1, 1, 5);
-    service.accounts().flush().unwrap();
+    service.upkeep().flush().unwrap();
     service.leasing().disconnect(session.client, session.session);
     now.fetch_add(60_000_000, Ordering::SeqCst);
     // The note is written, and the fold is not.
@@ -266,7 +266,7 @@ fn a_node_that_could_not_be_forgotten_on_a_full_disk_is_with_the_next_round() {
     disk.last.store(1, Ordering::SeqCst);
     service.accounts().forget_clients(&Actor::new(None, "test"), &["node".to_owned()]).unwrap_err();
     disk.fill(false);
-    service.accounts().tidy().unwrap();
+    service.upkeep().tidy().unwrap();
     drop(service);
     let service = started(&memory, &now);
     assert_eq!((counted(&service), service.leasing().clients().0.len()), (Ru::whole(5).into(), 0));
@@ -287,7 +287,7 @@ fn what_was_counted_apart_goes_with_its_group_before_its_node_is_folded() {
     let report = ReportIn { group: "web".into(), incarnation: 0, total, waited: Vec::new() };
     let request = RenewIn { seq: 1, reports: vec![report], ..RenewIn::default() };
     service.leasing().renew(session.client, session.session, request).unwrap();
-    service.accounts().flush().unwrap();
+    service.upkeep().flush().unwrap();
     let (rows, _) = service.accounts().usage("web", false).unwrap();
     assert_eq!(rows[0].apart.operations, 1);
     service.definitions().delete_group(&actor, "web", "", 0, false).unwrap();
@@ -322,8 +322,8 @@ fn what_a_node_charged_counts_once_though_its_fold_was_told_to_have_failed_and_i
         let actor = Actor::new(None, "test");
         service.accounts().forget_clients(&actor, &["gone".to_owned()]).unwrap_err();
         disk.fill(false);
-        service.accounts().tidy().unwrap();
-        service.accounts().flush().unwrap();
+        service.upkeep().tidy().unwrap();
+        service.upkeep().flush().unwrap();
         assert_eq!(books(&service), counted, "{written} commits");
         drop(service);
         assert_eq!(books(&started(&memory, &now)), counted, "{written} commits, and a start");

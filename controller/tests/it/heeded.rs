@@ -109,7 +109,7 @@ fn a_start_on_a_copy_is_recovered_from_for_its_longest_lease_whichever_start_hea
         if flushed {
             // Longer leases are forgotten when they have ended, and not before.
             hand.pass(in_use(10) + SECOND);
-            service.accounts().flush().unwrap();
+            service.upkeep().flush().unwrap();
         }
         drop(service);
         let service = hand.start(&store);
@@ -126,13 +126,13 @@ fn what_was_heard_is_forgotten_by_the_one_that_heard_it_when_those_leases_have_e
     let (store, service, other) = beside_longer(&hand);
     heeds(&service, &seen(&other));
     hand.pass(in_use(40) - 1);
-    service.accounts().flush().unwrap();
+    service.upkeep().flush().unwrap();
     drop(service);
     assert_eq!(recovery(&hand.start(&store)), in_use(40), "a moment before");
     hand.pass(in_use(40));
     let service = hand.start(&store);
     hand.pass(in_use(40));
-    service.accounts().flush().unwrap();
+    service.upkeep().flush().unwrap();
     drop(service);
     assert_eq!(recovery(&hand.start(&store)), in_use(10));
 }
@@ -394,7 +394,7 @@ fn the_capacity_recovers_after_a_crash_for_what_was_heard_and_as_long_as_it_last
         let (store, service, other) = beside_longer(&hand);
         heeds(&service, &seen(&other));
         hand.pass(crashes);
-        service.accounts().flush().unwrap();
+        service.upkeep().flush().unwrap();
         drop(service);
         let config = ServiceConfig { capacity: Some(Rate::whole(500)), ..ServiceConfig::default() };
         let clock = Clock::driven(Arc::clone(&hand.0));

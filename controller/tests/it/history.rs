@@ -51,7 +51,7 @@ fn a_wall_clock_that_was_a_year_ahead_takes_little_history_with_it() {
 
     let (wrong, now) = ahead(&store, 400);
     for _ in 0..60 {
-        wrong.accounts().tidy().unwrap();
+        wrong.upkeep().tidy().unwrap();
         now.fetch_add(60 * 1_000_000, Ordering::Relaxed);
     }
     drop(wrong);
@@ -61,17 +61,17 @@ fn a_wall_clock_that_was_a_year_ahead_takes_little_history_with_it() {
         "an hour of a wrong clock"
     );
     let (again, now) = ahead(&store, 0);
-    again.accounts().tidy().unwrap();
+    again.upkeep().tidy().unwrap();
     assert_eq!((rows(&store, Table::Minutes), rows(&store, Table::Hours)), (18, 79));
     assert_eq!(again.accounts().usage_history("default", "minute", 0, 0).unwrap().len(), 18);
     // The controller removes what is old by a right clock.
     now.fetch_add(2 * DAY_US, Ordering::Relaxed);
-    again.accounts().tidy().unwrap();
+    again.upkeep().tidy().unwrap();
     assert_eq!((rows(&store, Table::Minutes), rows(&store, Table::Hours)), (16, 79), "once packed");
-    (0..16).for_each(|_| again.accounts().tidy().unwrap());
+    (0..16).for_each(|_| again.upkeep().tidy().unwrap());
     assert_eq!((rows(&store, Table::Minutes), rows(&store, Table::Hours)), (0, 79));
     now.fetch_add(90 * DAY_US, Ordering::Relaxed);
-    again.accounts().tidy().unwrap();
+    again.upkeep().tidy().unwrap();
     assert_eq!(rows(&store, Table::Hours), 0);
 }
 
@@ -87,7 +87,7 @@ fn a_start_goes_on_with_the_hour_and_the_minute_in_which_the_controller_stopped(
         let session = service.leasing().hello("node", 1, "test").unwrap();
         reported += ru;
         tell(&service, &session, 1, 1, reported);
-        service.accounts().flush().unwrap();
+        service.upkeep().flush().unwrap();
     }
     let service = started(&store, &now);
     let amounts = |resolution| {
@@ -105,14 +105,14 @@ fn a_store_without_history_keeps_what_comes_after_a_clock_that_was_ahead() {
     let (now, wall) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(400 * DAY_US)));
     let clock = Clock::driven(Arc::clone(&now)).with_wall(Arc::clone(&wall));
     let service = Service::load(Arc::clone(&store) as _, ServiceConfig::default(), clock).unwrap();
-    service.accounts().tidy().unwrap();
+    service.upkeep().tidy().unwrap();
     wall.store(0, Ordering::Relaxed);
     let session = service.leasing().hello("node", 1, "test").unwrap();
     for seq in 1..=3 {
         tell(&service, &session, seq, 1, i64::try_from(seq).unwrap());
-        service.accounts().flush().unwrap();
+        service.upkeep().flush().unwrap();
         now.fetch_add(60 * 1_000_000, Ordering::Relaxed);
-        service.accounts().tidy().unwrap();
+        service.upkeep().tidy().unwrap();
     }
     assert_eq!((rows(&store, Table::Minutes), rows(&store, Table::Hours)), (3, 1));
 }
@@ -129,14 +129,14 @@ fn an_hour_whose_end_is_stored_late_is_packed_with_its_end() {
     let reports = |seq, minute: u64, ru| {
         now.store(minute * 60 * 1_000_000, Ordering::Relaxed);
         tell(&service, &session, seq, 1, ru);
-        service.accounts().flush().is_ok()
+        service.upkeep().flush().is_ok()
     };
     assert!(reports(1, 30, 1));
     disk.fill(true);
     assert!(!reports(2, 59, 10) && !reports(3, 62, 100));
     disk.fill(false);
     for _ in 0..3 {
-        service.accounts().tidy().unwrap();
+        service.upkeep().tidy().unwrap();
     }
     // Minutes are kept for a day but in their hour.
     now.store(25 * 3_600 * 1_000_000, Ordering::Relaxed);
@@ -159,7 +159,7 @@ fn minutes_of_the_last_day_say_all_that_was_used_also_when_their_hour_is_packed(
     let request = RenewIn { seq: 1, reports: vec![report], ..RenewIn::default() };
     service.leasing().renew(session.client, session.session, request).unwrap();
     now.store(2 * 3_600 * 1_000_000, Ordering::Relaxed);
-    service.accounts().tidy().unwrap();
+    service.upkeep().tidy().unwrap();
     assert_eq!(rows(&store, Table::PastMinutes), 1);
     let minutes = service.accounts().usage_history("default", "minute", 0, 0).unwrap();
     assert_eq!(minutes.iter().map(|(.., amount)| amount.usage.read_bytes).collect::<Vec<_>>(), [4_096]);

@@ -73,7 +73,7 @@ async fn a_process_counts_past_every_edge_of_64_bits() {
 async fn what_was_counted_past_64_bits_is_folded_whole() {
     let counters = u128::from(u64::MAX) + 5;
     let lab = lab_with(counters, 1).await;
-    lab.running.service().accounts().tidy().unwrap();
+    lab.running.service().upkeep().tidy().unwrap();
     assert!(lab.running.service().leasing().clients().0.is_empty(), "folded");
     let lab = lab.crash().await;
     assert_eq!(words(&lab, "default").await, [counters; Total::WORDS]);
@@ -160,7 +160,7 @@ async fn what_is_counted_apart_outlasts_folding_and_is_noticed() {
         store.commit(&[put_json(Table::Clients, client.unwrap(), &silent).unwrap()]).unwrap();
     }
     let lab = Lab::at(lab.folder).await;
-    lab.running.service().accounts().tidy().unwrap();
+    lab.running.service().upkeep().tidy().unwrap();
     assert!(lab.running.service().leasing().clients().0.is_empty(), "folded");
     let lab = lab.crash().await;
     let whole = [(

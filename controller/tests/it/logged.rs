@@ -103,7 +103,7 @@ struct Reports {
 /// Stores what was reported, and notes how long that took.
 fn flush(service: &Service, clock: &Clock, reports: &Mutex<Reports>) {
     let open = std::mem::take(&mut reports.lock().unwrap().open);
-    service.accounts().flush().unwrap();
+    service.upkeep().flush().unwrap();
     let now = clock.now();
     let mut reports = reports.lock().unwrap();
     reports.rows += open.len() as u64 * GROUPS;

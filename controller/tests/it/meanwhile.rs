@@ -51,7 +51,7 @@ fn flush_and(
     doing: impl FnOnce(&Service) + Send + 'static,
 ) -> Result<(), StoreError> {
     *disk.doing.lock().unwrap() = Some(Box::new(doing));
-    let flushed = service.accounts().flush();
+    let flushed = service.upkeep().flush();
     assert!(disk.doing.lock().unwrap().is_none(), "there was nothing to store");
     flushed
 }
@@ -77,7 +77,7 @@ fn a_stream_that_begins_meanwhile_is_not_confirmed_what_the_one_before_it_report
     .unwrap();
     let later = later.lock().unwrap().take().unwrap();
     assert_eq!(durable(&service, &later, 2), 0, "its report of 9 RU is not on disk yet");
-    service.accounts().flush().unwrap();
+    service.upkeep().flush().unwrap();
     assert_eq!(durable(&service, &later, 3), 2);
 }
 
@@ -90,7 +90,7 @@ fn a_report_that_comes_meanwhile_is_confirmed_with_the_next_flush_and_not_before
     let same = Arc::clone(&session);
     flush_and(&disk, &service, move |service| tell(service, &same, 2, 1, 9)).unwrap();
     assert_eq!(durable(&service, &session, 3), 1);
-    service.accounts().flush().unwrap();
+    service.upkeep().flush().unwrap();
     assert_eq!(durable(&service, &session, 4), 3);
 }
 
@@ -103,7 +103,7 @@ fn a_report_that_comes_while_a_commit_fails_is_confirmed_with_the_next_one() {
     disk.disk.fill(true);
     assert!(flush_and(&disk, &service, move |service| tell(service, &same, 2, 1, 9)).is_err());
     disk.disk.fill(false);
-    service.accounts().flush().unwrap();
+    service.upkeep().flush().unwrap();
     assert_eq!(durable(&service, &session, 3), 2);
 }
 
@@ -136,7 +136,7 @@ fn what_changes_without_any_report_reaches_the_disk_on_its_own() {
     service.leasing().renew(session.client, session.session, request).unwrap();
     service.leasing().disconnect(session.client, session.session);
     let flushed = || {
-        service.accounts().flush().unwrap();
+        service.upkeep().flush().unwrap();
         [Table::Parts, Table::Quotas].map(|table| rows(&disk, table))
     };
     let [part, window] = flushed();
@@ -210,7 +210,7 @@ fn a_statement_that_is_convicted_while_a_change_is_stored_is_watched_beside_what
         "under the number that the gateway knows: {both:?}"
     );
     // So it is on disk.
-    service.accounts().flush().unwrap();
+    service.upkeep().flush().unwrap();
     let again = support::started(&disk, &Arc::new(AtomicU64::new(0)));
     assert_eq!(watched(&again), both);
 }

@@ -54,7 +54,7 @@ impl Work {
         for _ in 0..seconds {
             (self.seq, self.sum) = (self.seq + 1, self.sum + ru);
             tell(service, &session, self.seq, 1, self.sum);
-            service.accounts().flush().unwrap();
+            service.upkeep().flush().unwrap();
             now.fetch_add(SECOND_US, Ordering::Relaxed);
         }
     }
@@ -95,7 +95,7 @@ fn a_proposal_is_compared_since_it_was_made_and_begins_again_with_a_change() {
 
     // By the minute, once seconds are not kept any more, and after a start, too.
     work.on(&service, &now, 600, 50);
-    service.accounts().tidy().unwrap();
+    service.upkeep().tidy().unwrap();
     for service in [service, started(&store, &now)] {
         let reply = seen(&service, "default");
         assert_eq!(reply.comparison.as_ref().unwrap().resolution, "minute");

@@ -156,7 +156,7 @@ impl Story {
         let passed = self.below(15 * SECOND);
         self.now.fetch_add(passed, Ordering::SeqCst);
         self.service().leasing().expire();
-        let _ = self.service().accounts().flush();
+        let _ = self.service().upkeep().flush();
         format!("{passed} us pass")
     }
 
@@ -287,7 +287,7 @@ fn what_a_start_forgets_of_leases_is_written_only_where_the_definition_says_less
     drop(service);
     let service = start();
     let written = || {
-        service.accounts().flush().unwrap();
+        service.upkeep().flush().unwrap();
         store.groups.swap(0, Ordering::SeqCst)
     };
     written();
@@ -354,7 +354,7 @@ fn a_lowered_length_is_remembered_for_leases_that_a_predecessor_gives_within_its
     let written = |at: u64| {
         now.store(at * SECOND, Ordering::SeqCst);
         store.groups.store(0, Ordering::SeqCst);
-        service.accounts().flush().unwrap();
+        service.upkeep().flush().unwrap();
         store.groups.load(Ordering::SeqCst)
     };
     assert_eq!((written(65), written(69), written(75)), (0, 0, 1));

@@ -329,7 +329,7 @@ fn a_silent_controller_answers_no_renewal() {
     room.pass(2 * SECOND);
     let refused = room.sends(&session, RenewIn { seq: 2, ..RenewIn::default() });
     assert_eq!(refused.unwrap_err(), SessionError::Silent(Silence::CutOff(Span::secs(2))));
-    room.service.accounts().flush().unwrap();
+    room.service.upkeep().flush().unwrap();
     assert!(room.sends(&session, RenewIn { seq: 2, ..RenewIn::default() }).is_ok(), "it has written again");
 }
 
@@ -367,7 +367,7 @@ fn a_window_of_a_quota_that_ends_between_two_commits_ends_for_a_renewal() {
     let share = |seq| room.leased(&session, seq, waits("web", 100)).allowance.unwrap();
     let first = share(1);
     assert_eq!(first.ceiling, Ru::ZERO, "before its row is on disk");
-    room.service.accounts().flush().unwrap();
+    room.service.upkeep().flush().unwrap();
     let before = share(2);
     assert!(before.ceiling.is_positive() && before.window == first.window, "{before:?}");
     room.pass(60 * SECOND);
@@ -420,21 +420,21 @@ fn a_part_of_a_fallback_is_given_once_it_is_on_disk_and_counts_after_a_crash_and
     room.makes(&v1::Group { fallback_total: "90".into(), ..group("web", "1000") });
     let first = room.hello("node", 1);
     assert_eq!(part(&room, &first, 1), Rate::ZERO, "a crash would forget it");
-    room.service.accounts().flush().unwrap();
+    room.service.upkeep().flush().unwrap();
     assert_eq!(part(&room, &first, 2), Rate::whole(90));
-    room.service.accounts().flush().unwrap();
+    room.service.upkeep().flush().unwrap();
     let room = Room { service: started(&store, &now), now };
     let other = room.hello("other", 1);
     for seq in 1..4 {
         assert_eq!(part(&room, &other, seq), Rate::ZERO, "all of it may be in use");
-        room.service.accounts().flush().unwrap();
+        room.service.upkeep().flush().unwrap();
     }
     // Another process under the first one's identity takes its place.
     let second = room.hello("node", 2);
     let mut parts = Vec::new();
     for seq in 1..4 {
         parts.push(part(&room, &second, seq));
-        room.service.accounts().flush().unwrap();
+        room.service.upkeep().flush().unwrap();
     }
     assert!(parts.last().unwrap().0 > 0, "{parts:?}");
 }
@@ -445,13 +445,13 @@ fn the_part_of_a_start_that_was_ahead_of_the_clock_is_free_when_the_next_one_rep
     let room = Room::new(&[v1::Group { fallback_total: "90".into(), ..group("web", "1000") }]);
     let wrong = room.hello("node", u64::MAX);
     part(&room, &wrong, 1);
-    room.service.accounts().flush().unwrap();
+    room.service.upkeep().flush().unwrap();
     assert_eq!(part(&room, &wrong, 2), Rate::whole(90));
     let right = room.hello("node", room.service.clock().unix_us());
     let mut parts = Vec::new();
     for seq in 1..4 {
         parts.push(part(&room, &right, seq));
-        room.service.accounts().flush().unwrap();
+        room.service.upkeep().flush().unwrap();
     }
     assert!(parts.last().unwrap().0 > 0, "{parts:?}");
 }

@@ -89,7 +89,7 @@ async fn what_was_counted_before_is_folded_with_its_node() {
         .unwrap();
     let lab = Lab::at(lab.folder).await;
     assert_eq!(charged(&lab, "default").await, 10_000_000);
-    lab.running.service().accounts().tidy().unwrap();
+    lab.running.service().upkeep().tidy().unwrap();
     assert_eq!(charged(&lab, "default").await, 10_000_000);
     let lab = lab.restart().await;
     assert_eq!(charged(&lab, "default").await, 10_000_000);

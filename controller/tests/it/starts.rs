@@ -173,7 +173,7 @@ fn no_node_gets_an_id_that_another_had_before_a_crash() {
         newest = newest.max(session.client.0);
         service.leasing().disconnect(session.client, session.session);
     }
-    service.accounts().flush().unwrap();
+    service.upkeep().flush().unwrap();
     disk.pass(60 * SECOND);
     let names = ["a", "b"].map(str::to_owned);
     assert_eq!(service.accounts().forget_clients(&actor(), &names).unwrap(), [1, 1]);
@@ -194,7 +194,7 @@ fn a_sign_of_life_is_stored_once_a_minute_and_read_after_a_crash() {
         disk.now.store(at, Ordering::SeqCst);
         seq += 1;
         tell(&service, &session, seq, 1, 5);
-        service.accounts().flush().unwrap();
+        service.upkeep().flush().unwrap();
         disk.rows.nodes.swap(0, Ordering::SeqCst)
     };
     let minute = 60 * SECOND;
@@ -216,10 +216,10 @@ fn while_nothing_happens_nothing_is_written() {
     let session = service.leasing().hello("node", 1, "test").unwrap();
     tell(&service, &session, 1, 1, 5);
     disk.pass(60 * SECOND);
-    (0..3).for_each(|_| service.accounts().flush().unwrap());
+    (0..3).for_each(|_| service.upkeep().flush().unwrap());
     disk.rows.commits.store(0, Ordering::SeqCst);
     disk.pass(SECOND);
-    service.accounts().flush().unwrap();
+    service.upkeep().flush().unwrap();
     assert_eq!(disk.rows.commits.load(Ordering::SeqCst), 0);
 }
 
@@ -231,7 +231,7 @@ fn an_earlier_start_that_is_reported_is_on_disk_with_what_it_used() {
         let session = service.leasing().hello("node", 2, "test").unwrap();
         tell(service, &session, seq, 1, 5);
         tell(service, &session, seq + 1, 2, 3);
-        service.accounts().flush().unwrap();
+        service.upkeep().flush().unwrap();
     };
     let service = disk.start();
     both(&service, 1);
@@ -253,7 +253,7 @@ fn a_goodbye_is_on_disk_with_its_last_reports() {
     let total = Ok(Consumption { charged, operations: 1, ..Consumption::default() }.into());
     let report = ReportIn { group: "default".into(), incarnation: 0, total, waited: Vec::new() };
     assert!(service.leasing().goodbye(session.client, session.session, 1, &[report]).is_some());
-    service.accounts().flush().unwrap();
+    service.upkeep().flush().unwrap();
     assert_eq!(disk.count(Table::Clients), 1);
     drop(service);
     let service = disk.start();
@@ -278,7 +278,7 @@ fn a_crash_is_recovered_from_for_as_long_as_leases_of_a_removed_group_may_be_out
     assert_eq!(service.status().recovery.0, in_use(60));
     // What ends before is forgotten, and this is not.
     disk.pass(in_use(5));
-    service.accounts().flush().unwrap();
+    service.upkeep().flush().unwrap();
     service.leasing().expire();
     assert_eq!(service.metrics.recovering.get(), 1);
     drop(service);
@@ -300,7 +300,7 @@ fn leases_of_before_a_group_was_changed_and_then_removed_count_above_it_until_th
     lasts(&service, "long", 2);
     delete(&service, "long");
     disk.pass(in_use(5));
-    service.accounts().flush().unwrap();
+    service.upkeep().flush().unwrap();
     drop(service);
     let service = disk.start();
     assert!(service.status().recovery.0 >= in_use(60) - in_use(5), "{}", service.status().recovery);
@@ -315,7 +315,7 @@ fn the_longest_lease_is_forgotten_when_the_last_one_has_ended_and_not_before() {
     let stored = || Span(number(&disk.meta(META_LONGEST_TTL).unwrap()).unwrap());
     for (at, longest) in [(0, 60), (in_use(60) - 1, 60), (in_use(60), 5)] {
         disk.now.store(at, Ordering::SeqCst);
-        service.accounts().flush().unwrap();
+        service.upkeep().flush().unwrap();
         assert_eq!(stored(), Span::secs(longest), "{at} us");
     }
     drop(service);
@@ -331,7 +331,7 @@ fn the_longer_leases_of_several_groups_are_forgotten_together() {
         lasts(&service, name, 2);
     }
     disk.pass(in_use(60));
-    service.accounts().flush().unwrap();
+    service.upkeep().flush().unwrap();
     drop(service);
     let service = disk.start();
     for name in ["api", "web"] {
@@ -350,7 +350,7 @@ fn leases_that_became_longer_since_a_start_count_when_others_are_forgotten() {
     let service = disk.start();
     lasts(&service, "raised", 30);
     disk.pass(in_use(10));
-    service.accounts().flush().unwrap();
+    service.upkeep().flush().unwrap();
     assert_eq!(disk.meta(META_LONGEST_TTL).map(|us| number(&us).unwrap()), Some(30 * SECOND));
 }
 
@@ -371,7 +371,7 @@ fn nodes_are_told_once_when_the_longest_lease_changes() {
     lasts(&service, "web", 2);
     assert!(!told(), "leases of before are out");
     disk.pass(in_use(60));
-    service.accounts().flush().unwrap();
+    service.upkeep().flush().unwrap();
     assert_eq!([told(), told()], [true, false]);
 }
 
@@ -399,17 +399,17 @@ fn an_unclean_start_counts_what_may_have_been_given_of_a_quota() {
     let disk = Disk::new();
     let service = disk.start();
     create(&service, &v1::Group { quota: "6000 per day".into(), ..group("web", "100") });
-    service.accounts().flush().unwrap();
+    service.upkeep().flush().unwrap();
     let quota = |service: &Service| service.leasing().leases("web").unwrap().groups[0].quota.unwrap();
     assert_eq!(quota(&service).granted, Ru::ZERO);
     drop(service);
     let service = disk.start();
     assert!(quota(&service).granted.is_positive(), "{:?}", quota(&service));
     // Its row goes with the group.
-    service.accounts().flush().unwrap();
+    service.upkeep().flush().unwrap();
     assert_eq!(disk.count(Table::Quotas), 1);
     delete(&service, "web");
-    service.accounts().flush().unwrap();
+    service.upkeep().flush().unwrap();
     assert_eq!(disk.count(Table::Quotas), 0);
 }
 
@@ -440,11 +440,11 @@ fn a_controller_that_falls_silent_and_speaks_again_says_so_in_metrics() {
     let service = Service::load(Arc::clone(&store) as Arc<dyn Store>, config, clock).unwrap();
     store.fill(true);
     now.fetch_add(2 * SECOND, Ordering::SeqCst);
-    service.accounts().flush().unwrap_err();
+    service.upkeep().flush().unwrap_err();
     assert_eq!(service.metrics.silent.get(), 1);
     store.fill(false);
-    service.accounts().flush().unwrap();
-    service.accounts().flush().unwrap();
+    service.upkeep().flush().unwrap();
+    service.upkeep().flush().unwrap();
     assert_eq!((service.metrics.silent.get(), service.silence()), (0, None));
 }
 

@@ -143,7 +143,7 @@ async fn a_controller_that_lost_the_store_falls_silent_before_its_successor_spea
 
     // The store comes back to the controller that lost it, which finds another epoch and writes nothing.
     lost.full.store(false, Ordering::SeqCst);
-    let error = old.running.service().accounts().flush().unwrap_err();
+    let error = old.running.service().upkeep().flush().unwrap_err();
     assert!(matches!(error, StoreError::TakenOver { ours: 1, theirs: 2 }), "{error}");
     assert!(old.running.service().silence().is_some());
     assert_eq!(crate::support::charged(&new, "web").await, 30_000_000);

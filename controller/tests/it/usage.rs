@@ -36,7 +36,7 @@ fn tell_of(service: &Service, session: &Session, seq: u64, group: &str, total: T
     let report = ReportIn { group: group.to_owned(), incarnation: 1, total: Ok(total), waited: Vec::new() };
     let request = RenewIn { seq, reports: vec![report], ..RenewIn::default() };
     service.leasing().renew(session.client, session.session, request).unwrap();
-    service.accounts().flush().unwrap();
+    service.upkeep().flush().unwrap();
 }
 
 /// When the points of a range begin, counted from `begin` in minutes.
@@ -53,7 +53,7 @@ fn a_range_has_the_points_that_begin_in_it_and_none_that_are_to_come() {
     let begin = service.clock().unix_ms() / 1_000;
     for minute in 0_u64..130 {
         tell(&service, &session, minute + 1, 1, i64::try_from(minute + 1).unwrap());
-        service.accounts().tidy().unwrap();
+        service.upkeep().tidy().unwrap();
         now.fetch_add(MINUTE_S * 1_000_000, Ordering::Relaxed);
     }
     let at = |minute: u64, second: u64| begin + minute * MINUTE_S + second;
@@ -64,7 +64,7 @@ fn a_range_has_the_points_that_begin_in_it_and_none_that_are_to_come() {
     assert_eq!(minutes(&service, begin, at(58, 0), at(62, 0)), [58, 59, 60, 61]);
     // The machine was suspended before all was packed.
     now.fetch_add(2 * DAY_US, Ordering::Relaxed);
-    (0..4).for_each(|_| service.accounts().tidy().unwrap());
+    (0..4).for_each(|_| service.upkeep().tidy().unwrap());
     assert_eq!(minutes(&service, begin, at(58, 0), at(62, 0)), [58, 59, 60, 61], "packed");
     assert_eq!(minutes(&service, begin, at(58, 1), at(60, 1)), [59, 60], "packed");
     // Ends that are no range, that are to come, or longer ago than is kept, are as near as there is something.
@@ -127,7 +127,7 @@ fn an_hour_is_packed_of_the_groups_that_used_most_in_it() {
     let keys: Vec<_> = (0..GROUPS).map(|n| pair_key(hour, GroupId(100 + n))).collect();
     let pass = |seconds: u64| now.fetch_add(seconds * 1_000_000, Ordering::Relaxed);
     let packed = || {
-        service.accounts().tidy().unwrap();
+        service.upkeep().tidy().unwrap();
         store.get(Table::PastMinutes, &keys).unwrap()
     };
     // What is counted in its last second is stored within a minute.

@@ -33,8 +33,8 @@ fn work(service: &Service, now: &Arc<AtomicU64>, ru: &[i64]) -> u64 {
     for (seq, ru) in (1..).zip(ru) {
         sum += ru;
         tell(service, &session, seq, 1, sum);
-        service.accounts().flush().unwrap();
-        service.accounts().tidy().unwrap();
+        service.upkeep().flush().unwrap();
+        service.upkeep().tidy().unwrap();
         now.fetch_add(MINUTE_US, Ordering::Relaxed);
     }
     begin
@@ -43,7 +43,7 @@ fn work(service: &Service, now: &Arc<AtomicU64>, ru: &[i64]) -> u64 {
 /// Tidies for so many minutes, as the server does.
 fn tidy(service: &Service, now: &AtomicU64, minutes: u64) {
     for _ in 0..minutes {
-        service.accounts().tidy().unwrap();
+        service.upkeep().tidy().unwrap();
         now.fetch_add(MINUTE_US, Ordering::Relaxed);
     }
 }
@@ -109,9 +109,9 @@ fn minutes_outlive_their_day_if_the_disk_was_full_when_their_hour_was_over() {
     let mut failed = 0;
     for minute in 1..=150 {
         tell(&service, &session, minute, 1, i64::try_from(minute).unwrap());
-        service.accounts().flush().unwrap();
+        service.upkeep().flush().unwrap();
         disk.fill(true);
-        failed += u32::from(service.accounts().tidy().is_err());
+        failed += u32::from(service.upkeep().tidy().is_err());
         disk.fill(false);
         now.fetch_add(MINUTE_US, Ordering::Relaxed);
     }
@@ -150,7 +150,7 @@ fn seconds_are_what_was_charged_in_them_and_a_start_forgets_them() {
     let begin = service.clock().unix_ms() / 1_000;
     for (seq, sum) in [(1, 5), (2, 5), (3, 12), (4, 13)] {
         tell(&service, &session, seq, 1, sum);
-        service.accounts().flush().unwrap();
+        service.upkeep().flush().unwrap();
         now.fetch_add(1_000_000, Ordering::Relaxed);
     }
     let seconds = |service: &Service| {

@@ -108,7 +108,7 @@ pub(super) fn lead(world: &Arc<World>, at: usize, life: &Life, mut leads: Leads)
     if world.now() >= leads.flush_at {
         leads.flush_at = world.now() + 500 * MS;
         let farewells = std::mem::take(&mut machine.lock().farewells);
-        if leads.service.accounts().flush().is_ok() && life.load(Ordering::Relaxed) {
+        if leads.service.upkeep().flush().is_ok() && life.load(Ordering::Relaxed) {
             streams::farewell(world, farewells);
         }
     }

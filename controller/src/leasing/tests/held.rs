@@ -161,7 +161,7 @@ fn groups_without_leases_are_walked_no_more_after_a_while_and_others_are() {
         Waits(&state.leasing).groups().collect::<Vec<_>>()
     };
     assert_eq!(active(&room), [busy, idle]);
-    room.service.accounts().tidy().unwrap();
+    room.service.upkeep().tidy().unwrap();
     assert_eq!(active(&room), [busy]);
 }
 
@@ -191,7 +191,7 @@ fn alarms_read_the_quota_of_a_group_and_how_warm_it_is() {
     let cold =
         v1::Group { name: "cold".into(), ru_per_sec: "90".into(), quota, policy, ..v1::Group::default() };
     room.service.definitions().create_group(&Actor::new(None, "test"), &cold, false).unwrap();
-    room.service.accounts().flush().unwrap();
+    room.service.upkeep().flush().unwrap();
     let (cold, web) = (room.id("cold"), room.id("web"));
     let state = room.service.lock();
     let waits = Waits(&state.leasing);

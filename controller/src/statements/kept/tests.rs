@@ -28,12 +28,12 @@ fn what_gateways_convicted_is_there_after_a_crash_and_its_ids_are_never_used_aga
     let stage = Stage::new();
     stage.ruled("web", "similar", 10_000);
     assert_eq!(stage.calls().convict(&conviction("web", 1)).unwrap(), Some(1));
-    stage.service.accounts().flush().unwrap();
+    stage.service.upkeep().flush().unwrap();
     let stage = stage.crash();
     assert_eq!((ids(&stage), stage.calls().runaways("web", 0).unwrap().len()), (vec![1], 1));
     stage.pass_ms(10_000);
     stage.service.leasing().expire();
-    stage.service.accounts().flush().unwrap();
+    stage.service.upkeep().flush().unwrap();
     assert_eq!((stored(&stage, Table::Watches), stored(&stage, Table::Runaways).len()), (vec![], 1));
     let stage = stage.crash();
     assert_eq!(stage.calls().convict(&conviction("web", 2)).unwrap(), Some(2));
@@ -60,7 +60,7 @@ fn watches_that_can_cover_nothing_go_at_the_start_from_the_store_as_well() {
     }
     let stage = stage.crash();
     assert_eq!(ids(&stage), [4, 5]);
-    stage.service.accounts().flush().unwrap();
+    stage.service.upkeep().flush().unwrap();
     assert_eq!(stored(&stage, Table::Watches), [4, 5]);
 }
 

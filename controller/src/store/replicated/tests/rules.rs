@@ -523,6 +523,6 @@ async fn a_controller_runs_on_it_and_another_one_goes_on() {
     first.shut_down().unwrap();
     let second = load(taken(&model, &Memory::new(), "b"));
     assert_eq!(second.epoch(), first.epoch(), "the log was left with the leases");
-    let error = first.accounts().flush().err();
+    let error = first.upkeep().flush().err();
     assert!(error.is_none_or(|error| matches!(error, StoreError::Left)));
 }
