@@ -311,6 +311,21 @@ mod tests {
                 let all = plain.keys().all(|place| end.is_none_or(|end| (*place < end) == (place.0 <= water)));
                 prop_assert!(all && (end.is_some() || plain.keys().all(|(level, _)| *level <= water)));
             }
+            // What is under water depends on all that is before it.
+            let demand: i128 = plain.values().map(|item| item.sum().demand).sum();
+            for left in [0, 1, 1_000, demand / 2, demand - 1, demand] {
+                let (sum, end) = ordered.dive(|_, before| before.demand < left);
+                let mut expected = Sum::default();
+                let first_not = plain.values().find(|item| {
+                    let is_under = expected.demand < left;
+                    expected = if is_under { expected.plus(item.sum()) } else { expected };
+                    !is_under
+                });
+                prop_assert_eq!(sum, expected, "{} of {}", left, demand);
+                let is_counted = |place: &(i128, u16)| first_not.is_none_or(|item| *place < item.place());
+                let exactly = |end| plain.keys().all(|place| (*place < end) == is_counted(place));
+                prop_assert!(end.map_or(first_not.is_none(), exactly));
+            }
         }
     }
 }

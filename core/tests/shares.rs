@@ -13,7 +13,7 @@ use proptest::test_runner::RngSeed;
 use tidegate_core::engine::{Engine, EngineConfig};
 use tidegate_core::exchange::{Allowance, Ask, Grant, LeaseTerms, Spending};
 use tidegate_core::group::{ClientId, Fallback, GroupId, GroupSpec};
-use tidegate_core::node::{LeaseState, NodeConfig, NodeGroup, Refusal};
+use tidegate_core::node::{Admitted, LeaseState, NodeConfig, NodeGroup, Refusal};
 use tidegate_core::quota::{Opening, window_number};
 use tidegate_core::units::{Rate, Ru, Span, Time};
 use tidegate_core::usage::{Consumption, RuParts};
@@ -114,6 +114,18 @@ fn a_node_knows_what_is_left_by_the_renewal_that_was_answered_less_what_it_used_
     node.on_grant(at(10_200), 4, &Grant::Leased(short));
     assert!(node.state(at(12_000)).quota.is_some());
     assert_eq!(node.state(at(12_200)).quota, None);
+}
+
+#[test]
+fn a_share_holds_nobody_up_once_the_group_has_no_quota() {
+    let mut node = node(NodeConfig::default(), 10);
+    node.try_acquire(at(2), ru(10)).unwrap();
+    assert!(matches!(node.try_acquire(at(3), ru(1)), Err(Refusal::QuotaUsedUp { .. })));
+    node.ask(at(4), 2);
+    let without = LeaseTerms { allowance: None, ..terms(share(7, 10)) };
+    node.on_grant(at(5), 2, &Grant::Leased(without));
+    assert_eq!(node.try_acquire(at(6), ru(400)), Ok(Admitted::Paid));
+    assert_eq!(node.state(at(6)).quota, None);
 }
 
 #[test]

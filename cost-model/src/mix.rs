@@ -20,3 +20,15 @@ pub(crate) const fn fold(a: u64, b: u64) -> u64 {
 pub(crate) fn random_seed() -> u64 {
     RandomState::new().hash_one(GOLDEN)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With a seed that is known, statements that share a key could be prepared outside.
+    #[test]
+    fn a_seed_cannot_be_known_from_another_one() {
+        let seeds: std::collections::BTreeSet<u64> = (0..100).map(|_| random_seed()).collect();
+        assert_eq!(seeds.len(), 100);
+    }
+}

@@ -84,6 +84,17 @@ mod tests {
     }
 
     #[test]
+    fn work_with_io_is_seen_as_a_whole() {
+        let mut file = tempfile::tempfile().unwrap();
+        let ((), usage) = measure_with_io(|| {
+            burn(3_000_000);
+            file.write_all(&[7; 100_000]).unwrap();
+        });
+        assert!((3_000_000..3_000_000_000).contains(&usage.cpu_ns), "{usage:?}");
+        assert!(thread_io().is_none() || usage.write_bytes >= 100_000, "{usage:?}");
+    }
+
+    #[test]
     fn written_bytes_are_seen() {
         let mut file = tempfile::tempfile().unwrap();
         let ((), usage) = measure_with_io(|| file.write_all(&[7; 100_000]).unwrap());

@@ -89,6 +89,23 @@ async fn a_request_takes_its_estimate_and_gives_back_what_it_did_not_need() {
     assert_eq!(group.state().available, all - charged);
 }
 
+/// A request over a limit in shadow took nothing, so that its end gives nothing back, also once the limit is enforced.
+#[tokio::test(start_paused = true)]
+async fn a_request_over_a_limit_in_shadow_gives_nothing_back() {
+    let fake = Fake::new();
+    let client = governed(&fake, Rate::whole(1_000)).await;
+    fake.group("default", GroupSpec { shadow: true, ..GroupSpec::capped(Rate::whole(1_000)) });
+    let group = client.resolve_now("", "").unwrap();
+    eventually("the limit is in shadow", || group.state().shadow).await;
+    let layer = GovernLayer::new(client.clone()).estimate(Estimate::Fixed(Ru::whole(40)));
+    let routes = Router::new().route("/", get(|| async { "ran" })).layer(layer);
+    let _paid = group.try_acquire(group.state().available).unwrap();
+    let before = group.state().available;
+    let response = routes.oneshot(Request::new(Body::empty())).await.unwrap();
+    response.into_body().collect().await.unwrap();
+    assert_eq!((group.state().available, group.consumption().throttled), (before, 1));
+}
+
 /// Serves only as tower's contract has it: the one that was polled ready, and each time once.
 struct Once {
     is_ready: bool,
