@@ -178,6 +178,7 @@ mod tests {
         let config = read(&[REQUIRED, HEAD, all, ROLE, node]).unwrap();
         let provider = &config.access.providers[0];
         assert_eq!(provider.algorithm_words(), ["ES384", "PS256"]);
+        assert_eq!((provider.skew, provider.keep), (Span(0), Span::secs(3_600)), "none is a skew, too");
         assert!(provider.roles[1].scope.as_ref().is_some_and(|scope| scope.contains("shop")));
     }
 

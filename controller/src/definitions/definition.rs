@@ -424,6 +424,21 @@ mod tests {
         assert_eq!(Definition::parse(&definition.text()).unwrap(), definition);
     }
 
+    /// An operation may be as large as the burst, and needs as much of a quota of RU; it is one of a quota of requests.
+    #[test]
+    fn a_burst_is_within_a_quota_of_ru_and_beside_one_of_requests() {
+        for (quota, burst, fits) in [
+            ("5 per day", "5", true),
+            ("5 per day", "5.000001", false),
+            ("5 requests per day", "5.000001", true),
+            ("1 request per rolling hour", "1000", true),
+        ] {
+            let text = v1::Group { quota: quota.into(), burst: burst.into(), ..named("a") };
+            let refused = Definition::parse(&text).err().map(|error| error.field().map(ToOwned::to_owned));
+            assert_eq!(refused, (!fits).then(|| Some("burst".to_owned())), "{quota}, {burst}");
+        }
+    }
+
     #[test]
     fn the_text_round_trips() {
         let text = v1::Group {

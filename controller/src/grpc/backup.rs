@@ -89,7 +89,17 @@ fn row((table, key, value): Row) -> v1::StoreRow {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_proto::v1::admin_server::Admin as _;
+    use tokio::sync::watch as flag;
+    use tonic::Request;
+    use tonic::transport::server::TcpConnectInfo;
+
+    use super::super::admin::AdminAdapter;
     use super::*;
+    use crate::clock::Clock;
+    use crate::identity::{Identity, Kind, Role};
+    use crate::service::ServiceConfig;
+    use crate::store::RedbStore;
 
     #[test]
     fn only_the_controllers_own_machine_gets_the_key() {
@@ -99,6 +109,33 @@ mod tests {
         for other in ["10.0.0.1:9", "[::ffff:10.0.0.1]:9", "[2001:db8::1]:9", "nowhere"] {
             let refused = check_peer(other.parse().ok()).unwrap_err();
             assert_eq!(refused.code(), tonic::Code::PermissionDenied, "{other}");
+        }
+    }
+
+    /// The key lets its owner speak for the controller, which no role does.
+    #[tokio::test]
+    async fn a_caller_on_another_machine_gets_no_backup_in_any_role() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Arc::new(RedbStore::open(&folder.path().join("store")).unwrap());
+        let service = Arc::new(Service::load(store, ServiceConfig::default(), Clock::start()).unwrap());
+        let stopping = Stopping::new(flag::channel(false).1);
+        let adapter = AdminAdapter { service, stopping };
+        let admin = Identity {
+            kind: Kind::Certificate,
+            name: "ann".to_owned(),
+            role: Role::Admin,
+            scope: None,
+            tenant: None,
+        };
+        for (peer, is_given) in [("127.0.0.1:9", true), ("10.0.0.1:9", false)] {
+            for identity in [None, Some(Arc::new(admin.clone()))] {
+                let mut request = Request::new(v1::BackupRequest {});
+                let remote_addr = peer.parse().ok();
+                request.extensions_mut().insert(TcpConnectInfo { local_addr: None, remote_addr });
+                identity.map(|identity| request.extensions_mut().insert(identity));
+                let answer = adapter.backup(request).await;
+                assert_eq!(answer.is_ok(), is_given, "{peer}");
+            }
         }
     }
 }

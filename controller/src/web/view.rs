@@ -267,6 +267,8 @@ mod tests {
             hidden: vec!["x".to_owned(), "y".to_owned()],
         };
         assert_eq!(view(Link::group("a.b_c-1").with(RANGE, "24h").with(HIDE, "x,y")), Some(group));
+        // Names have no case.
+        assert_eq!(View::parse("/console/groups/SHOP", "").unwrap(), view(Link::group("shop")).unwrap());
         let filter = "a b&c".to_owned();
         let groups = View::Groups { filter, sort: "used".to_owned(), skip: 100 };
         assert_eq!(

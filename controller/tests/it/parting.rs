@@ -183,6 +183,16 @@ async fn bindings_and_watches_of_the_group_that_is_pruned_under_go_and_those_bes
 }
 
 #[tokio::test]
+async fn the_group_that_is_pruned_under_stays_though_no_step_names_it() {
+    let lab = Lab::start().await;
+    apply(&lab, vec![below("top", "", "9"), below("leaf", "top", "5"), bound("of-top", "top")]);
+    let prune = Prune { groups: true, under: "top".into(), ..Prune::default() };
+    let applied = try_apply(&lab, ApplyRequest { prune: Some(prune), ..ApplyRequest::default() }).unwrap();
+    assert_eq!(done(&applied), [("leaf", Done::Deleted)]);
+    assert_eq!(tree(&lab).into_keys().collect::<Vec<_>>(), ["top"]);
+}
+
+#[tokio::test]
 async fn a_group_that_was_changed_since_it_was_read_is_not_deleted_by_a_step() {
     let lab = Lab::start().await;
     apply(&lab, vec![below("web", "", "5"), below("other", "", "5")]);

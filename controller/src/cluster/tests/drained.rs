@@ -43,6 +43,10 @@ fn a_drain_of_another_one_for_too_long_or_without_a_successor_is_refused() {
     let said = scene.undrained("a", Span(LONGEST_REST.0 + 1));
     assert!(said.contains("rest_us") && said.contains("; stop the controller instead"), "{said}");
     scene.pass(GONE);
+    // Both have records, that of the other for somebody who looks for it.
+    scene.shows("a", 0);
+    scene.sees();
+    assert_eq!(scene.roster.all().len(), 2);
     assert!(scene.undrained("a", Span(0)).contains(alone), "it is gone");
 }
 
