@@ -50,6 +50,10 @@ impl<O> ClientSide<O> {
         }
         let Some(header) = Header::read(bytes)? else { return Ok(Step::More(HEADER)) };
         if !wire.ready {
+            // Once it is through with the login the server runs what comes next, while its word of that is on its way.
+            if !matches!(header.kind, b'p' | b'X') {
+                return Ok(Step::Wait);
+            }
             if header.total > MAX_LOGIN_MESSAGE {
                 let (what, length, max) = ("a message before the login", header.total, MAX_LOGIN_MESSAGE);
                 return Err(ProtocolError::TooLong { what, length, max });

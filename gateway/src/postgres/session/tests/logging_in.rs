@@ -37,3 +37,30 @@ async fn a_login_that_succeeded_keeps_its_seat_and_has_no_limit() {
     talk.server.write_all(&done("SELECT 1")).await.unwrap();
     hears(&mut talk.client, &done("SELECT 1")).await;
 }
+
+/// A server that asks for no password, or has got it, runs such a statement before the gateway hears of the login.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_that_is_sent_ahead_of_the_login_s_end_waits_for_it_and_is_charged() {
+    let scene = Scene::new("", false).await;
+    let mut talk = scene.begun(&Arc::new(Seats::new(1))).await;
+    let password = message(b'p', b"secret\0");
+    talk.client.write_all(&[password.clone(), query("select 1")].concat()).await.unwrap();
+    hears(&mut talk.server, &password).await;
+    let early = timeout(LATER, talk.server.read_u8()).await;
+    assert!(early.is_err(), "{early:?}");
+    let welcome = [&message(b'R', &[0; 4])[..], &message(b'K', KEY), READY].concat();
+    talk.server.write_all(&welcome).await.unwrap();
+    hears(&mut talk.client, &welcome).await;
+    hears(&mut talk.server, &query("select 1")).await;
+    talk.server.write_all(&done("SELECT 1")).await.unwrap();
+    hears(&mut talk.client, &done("SELECT 1")).await;
+    eventually("it is counted", || scene.ended("ok") == 1).await;
+}
+
+/// A client that has no password goes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_may_leave_before_the_login_s_end() {
+    let scene = Scene::new("", false).await;
+    let mut talk = scene.begun(&Arc::new(Seats::new(1))).await;
+    talk.asks(&message(b'X', &[])).await;
+}
