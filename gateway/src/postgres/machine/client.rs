@@ -36,6 +36,11 @@ impl<O> ClientSide<O> {
         Self { front: Front::default(), portals: Map::default(), skipping: false, unknown }
     }
 
+    /// Whether the server has got whole messages only.
+    pub(super) fn is_between_messages(&self) -> bool {
+        self.front.is_between_messages()
+    }
+
     /// Looks at what it sent.
     pub(super) fn step<R>(&mut self, wire: &mut Wire<R, O>, bytes: &[u8]) -> Stepped<O> {
         if let Some(bytes) = self.front.take_instead() {

@@ -31,6 +31,11 @@ impl Front {
         self.skip(header)
     }
 
+    /// Whether no message is on its way in part, so that another may be put before the next.
+    pub(super) fn is_between_messages(&self) -> bool {
+        self.rest == 0
+    }
+
     /// What the server gets before anything else.
     pub(super) fn take_instead(&mut self) -> Option<Vec<u8>> {
         self.instead.take()

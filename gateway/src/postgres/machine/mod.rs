@@ -289,9 +289,10 @@ impl<R, O> Machine<R, O> {
         self.wire.units.abandon()
     }
 
-    /// Whether a `Flush` must be sent to the server now, so that an answer of the gateway finds its place.
+    /// Whether a `Flush` must be sent to the server now, so that an answer of the gateway finds its place. In the middle of
+    /// a message it would become a part of that.
     pub(crate) fn take_flush(&mut self) -> bool {
-        self.wire.expected.take_flush()
+        self.client.is_between_messages() && self.wire.expected.take_flush()
     }
 
     /// Whether an answer of the gateway is next for the client.

@@ -128,3 +128,19 @@ fn a_portal_is_found_by_as_much_of_its_name_as_the_server_looks_at() {
     );
     assert_eq!(decider.asked, ["SELECT a", ""], "it is closed");
 }
+
+/// In the middle of a long parameter it would be five bytes of that.
+#[test]
+fn what_is_asked_of_the_server_for_an_answer_of_the_gateway_comes_between_messages() {
+    let mut line = Line::new();
+    let first = [parse("", "select a"), parse("o", "own")].concat();
+    let long = [&b"\0s\0\0\0\0\x01\0\x02\0\0"[..], &[b'x'; 0x20000], b"\0\0"].concat();
+    for long in [message(b'B', &long), message(b'd', &long)] {
+        let (begins, rest) = long.split_at(0x18000);
+        let sent = line.client(&[&first[..], begins].concat());
+        assert!(sent == [&parse("", "select a"), begins].concat(), "{:?}", sent.get(..100));
+        let sent = line.client(rest);
+        assert!(sent == [rest, &message(b'H', &[])].concat(), "{:?}", sent.get(sent.len() - 100..));
+        line.server(&message(b'1', &[]));
+    }
+}
