@@ -134,6 +134,15 @@ impl Outbox {
         &mut self.buf
     }
 
+    /// What has gone out makes room: to a peer that is slower than the other one something is always left to send. To move
+    /// the rest costs no more than was sent since the last time.
+    fn forget_sent(&mut self) {
+        if self.start >= self.len() {
+            self.buf.drain(..self.start);
+            self.start = 0;
+        }
+    }
+
     /// Writes as much as goes. Ready when nothing is left, neither here nor in the stream.
     pub(crate) fn poll_write(
         &mut self,
@@ -142,9 +151,13 @@ impl Outbox {
     ) -> Poll<io::Result<()>> {
         while !self.is_empty() {
             let rest = self.buf.get(self.start..).unwrap_or_default();
-            match ready!(Pin::new(&mut *stream).poll_write(cx, rest))? {
-                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                count => self.start += count,
+            match Pin::new(&mut *stream).poll_write(cx, rest)? {
+                Poll::Ready(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(count) => self.start += count,
+                Poll::Pending => {
+                    self.forget_sent();
+                    return Poll::Pending;
+                }
             }
             self.unflushed = true;
         }
@@ -292,5 +305,24 @@ mod tests {
         outbox.add(&[7; Outbox::HIGH]);
         while poll_fn(|cx| Poll::Ready(outbox.poll_write(cx, &mut stream).is_pending())).await {}
         assert!(outbox.buf.capacity() >= Outbox::HIGH && stream.flushed == 2);
+    }
+
+    /// It is never empty then.
+    #[tokio::test]
+    async fn an_outbox_to_a_slow_peer_holds_no_more_than_is_to_be_sent() {
+        let (mut outbox, mut sent) = (Outbox::default(), Vec::new());
+        let all: Vec<u8> = (0..40 * 50_000_u32).map(|n| n.to_le_bytes()[0] ^ n.to_le_bytes()[1]).collect();
+        let (mut stream, mut rest) = (Slow { taken: 0, rests: false, flushed: 0 }, &all[..]);
+        while !rest.is_empty() || outbox.len() > 0 {
+            let (added, later) = rest.split_at(outbox.room().min(rest.len()));
+            outbox.add(added);
+            rest = later;
+            let held = outbox.buf[outbox.start..].to_vec();
+            let pending = poll_fn(|cx| Poll::Ready(outbox.poll_write(cx, &mut stream).is_pending())).await;
+            assert_eq!(pending, outbox.len() > 0);
+            sent.extend_from_slice(&held[..held.len() - outbox.len()]);
+            assert!(outbox.buf.capacity() <= 4 * Outbox::HIGH, "{}", outbox.buf.capacity());
+        }
+        assert!(sent == all && stream.taken == all.len());
     }
 }
