@@ -89,11 +89,13 @@ impl Protocol for Postgres {
                         return Ok(Next::Event(Event::Ended(unit)));
                     }
                 }
+                Step::Wait if self.answers(link)? => {}
                 Step::Wait => {
                     self.flush(link);
                     return Ok(Next::Wait);
                 }
                 Step::More(wanted) => {
+                    self.answers(link)?;
                     self.flush(link);
                     return Ok(Next::More(wanted));
                 }
@@ -206,6 +208,17 @@ impl Protocol for Postgres {
 }
 
 impl Postgres {
+    /// Puts out answers of the gateway whose turn it is: a server that has nothing to say before them says nothing. Whether
+    /// there were any.
+    fn answers(&mut self, link: &mut Link) -> Result<bool, ProtocolError> {
+        let room = link.to_client.room();
+        let are_due = room > 0 && self.machine.has_answer() && self.machine.is_between_messages();
+        if are_due {
+            self.machine.server(&[], link.to_client.vec(), room)?;
+        }
+        Ok(are_due)
+    }
+
     /// Asks the server for the replies that it keeps, when something of the gateway's waits for them.
     fn flush(&mut self, link: &mut Link) {
         if self.machine.take_flush() {

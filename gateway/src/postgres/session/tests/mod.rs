@@ -1,5 +1,6 @@
 //! Sessions with a controller and no database: the tests say what a server would say.
 
+mod answers;
 mod cancelled;
 mod gone;
 mod held;

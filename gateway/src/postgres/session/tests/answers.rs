@@ -1,0 +1,62 @@
+//! Answers of the gateway itself, and when their client gets them.
+
+use super::*;
+
+/// A `Parse` of this text, without a name.
+fn parse(text: &str) -> Vec<u8> {
+    message(b'P', format!("\0{text}\0\0\0").as_bytes())
+}
+
+/// A `Bind` of that.
+fn bind() -> Vec<u8> {
+    message(b'B', &[0; 8])
+}
+
+/// An `Execute` of that, of at most so many rows.
+fn execute(rows: u8) -> Vec<u8> {
+    message(b'E', &[0, 0, 0, 0, rows])
+}
+
+fn flush() -> Vec<u8> {
+    message(b'H', &[])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_sends_a_flush_gets_all_that_the_gateway_answers_itself() {
+    let scene = Scene::new("", false).await;
+    let mut talk = scene.talk().await;
+    let own = [parse("show resource groups"), bind(), flush()].concat();
+    talk.client.write_all(&own).await.unwrap();
+    hears(&mut talk.client, &[message(b'1', &[]), message(b'2', &[])].concat()).await;
+    talk.client.write_all(&[bind(), flush()].concat()).await.unwrap();
+    hears(&mut talk.client, &message(b'2', &[])).await;
+    // The server, which got nothing but these, has nothing to say.
+    hears(&mut talk.server, &flush().repeat(2)).await;
+}
+
+/// An explanation of one row is refused, and so is what stands in a `Bind` that is too long for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_sends_a_flush_gets_a_refusal_at_once() {
+    let scene = Scene::new("", false).await;
+    let mut talk = scene.talk().await;
+    let taken = [message(b'1', &[]), message(b'2', &[])].concat();
+    let prepared = [parse("explain ru select 1"), bind(), flush()].concat();
+    talk.client.write_all(&prepared).await.unwrap();
+    hears(&mut talk.server, &[parse("select 1"), bind(), flush()].concat()).await;
+    talk.server.write_all(&taken).await.unwrap();
+    hears(&mut talk.client, &taken).await;
+    talk.client.write_all(&[execute(1), flush()].concat()).await.unwrap();
+    assert_eq!(soon("it is refused", talk.client.read_u8()).await.unwrap(), b'E');
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_behind_statements_of_the_gateway_s_own_goes_without_a_word_of_the_server() {
+    let scene = Scene::new("", false).await;
+    let mut talk = scene.talk().await;
+    let own = [parse("show resource groups"), bind(), query("select 1")].concat();
+    talk.client.write_all(&own).await.unwrap();
+    hears(&mut talk.client, &[message(b'1', &[]), message(b'2', &[])].concat()).await;
+    hears(&mut talk.server, &query("select 1")).await;
+    talk.server.write_all(&done("SELECT 1")).await.unwrap();
+    hears(&mut talk.client, &done("SELECT 1")).await;
+}
