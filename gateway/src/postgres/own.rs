@@ -17,6 +17,12 @@ pub(super) fn gives_rows(statement: &Statement) -> bool {
     )
 }
 
+/// Whether a statement whose answer is rows changes something, so that one that was run to be described is not to be run
+/// once more.
+pub(super) fn is_done_when_described(statement: &Statement) -> bool {
+    matches!(statement, Statement::AddWatch { .. })
+}
+
 /// A whole answer to a simple query.
 pub(super) fn simple(answer: &Answer, tag: &str) -> Vec<u8> {
     let mut reply = Vec::new();

@@ -247,6 +247,8 @@ impl Session {
     /// A unit has ended, and its `ReadyForQuery` has not gone out yet.
     fn unit_ended(&mut self, unit: Unit<Box<Running>>) {
         self.ended();
+        // What is executed later is to know what has changed meanwhile.
+        self.protocol.described.take_if(|(statement, _)| !own::is_done_when_described(statement));
         if resets(&unit) {
             self.choose_none();
         }

@@ -60,3 +60,24 @@ async fn a_query_behind_statements_of_the_gateway_s_own_goes_without_a_word_of_t
     talk.server.write_all(&done("SELECT 1")).await.unwrap();
     hears(&mut talk.client, &done("SELECT 1")).await;
 }
+
+/// A driver prepares a statement once, and executes it whenever it likes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_of_the_gateway_that_was_described_before_is_answered_as_things_are_when_it_runs() {
+    let scene = Scene::new("", false).await;
+    scene.stage.group("other", "").await;
+    let mut talk = scene.talk().await;
+    let sync = message(b'S', &[]);
+    let described = [parse("select current_resource_group()"), message(b'D', b"S\0"), sync.clone()].concat();
+    let executed = [bind(), execute(0), sync.clone()].concat();
+    for (group, asks) in [("own", described), ("other", executed.clone()), ("own", executed)] {
+        talk.client.write_all(&query(&format!("set resource group {group}"))).await.unwrap();
+        unit(&mut talk.client).await;
+        talk.client.write_all(&asks).await.unwrap();
+        hears(&mut talk.server, &sync).await;
+        talk.server.write_all(READY).await.unwrap();
+        let said = unit(&mut talk.client).await;
+        let named = said.windows(group.len()).any(|name| name == group.as_bytes());
+        assert_eq!(named, asks.starts_with(b"B"), "{group}: {:?}", String::from_utf8_lossy(&said));
+    }
+}
