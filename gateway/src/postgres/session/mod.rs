@@ -283,9 +283,11 @@ fn finished(unit: Unit<Box<Running>>) -> Option<Finished> {
 
 /// Whether a unit that has ended gave up the session's settings, and with them what it has chosen.
 fn resets(unit: &Unit<Box<Running>>) -> bool {
-    match unit.reset.filter(|_| !unit.failed) {
+    match unit.reset {
         None => false,
+        // The server commits it at once, whatever comes next in the unit.
         Some(Reset::All) => true,
+        Some(Reset::Some) if unit.failed => false,
         Some(Reset::Some) => {
             let template = unit.running.as_ref().map(|running| running.template().text());
             unit.runs_reset || template.is_some_and(has_reset_all)

@@ -83,3 +83,31 @@ async fn a_statement_whose_server_is_gone_leaves_the_queue_before_its_client_has
     }
     panic!("it left with the session");
 }
+
+/// The server does not take it back with the rest of its unit, unlike `RESET ALL`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_is_given_up_with_all_settings_though_what_comes_behind_fails() {
+    let scene = Scene::new("", false).await;
+    scene.stage.group("other", "").await;
+    for (tag, left) in [("DISCARD ALL", "own"), ("RESET", "other")] {
+        let mut talk = scene.talk().await;
+        talk.client.write_all(&query("set resource group other")).await.unwrap();
+        unit(&mut talk.client).await;
+        let text = if tag == "RESET" { "reset all" } else { "discard all" };
+        let run = |text: &str| {
+            let parse = message(b'P', format!("\0{text}\0\0\0").as_bytes());
+            [parse, message(b'B', &[0; 8]), message(b'E', &[0; 5])].concat()
+        };
+        talk.asks(&[run(text), run("select 1 / 0"), message(b'S', b"")].concat()).await;
+        let bound = [message(b'1', &[]), message(b'2', &[])].concat();
+        let done = message(b'C', format!("{tag}\0").as_bytes());
+        let failed = [&message(b'E', b"C22012\0\0")[..], READY].concat();
+        let said = [&bound[..], &done, &bound, &failed].concat();
+        talk.server.write_all(&said).await.unwrap();
+        hears(&mut talk.client, &said).await;
+        talk.client.write_all(&query("select current_resource_group()")).await.unwrap();
+        let said = unit(&mut talk.client).await;
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.contains(left), "{tag}: {said:?}");
+    }
+}
