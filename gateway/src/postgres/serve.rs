@@ -75,7 +75,7 @@ pub(crate) async fn serve(
     seat: Result<Arc<Seat>, String>,
 ) {
     let opening = startup::open(stream, shared.listening.acceptor.as_ref());
-    let (mut client, opening) = match clock::within(shared.listening.login_timeout, opening).await {
+    let (mut client, opening) = match shared.listening.opened(opening).await {
         Some(Ok(opened)) => opened,
         Some(Err(error)) => return tracing::debug!(%error, "a connection that is no PostgreSQL client's"),
         None => return tracing::debug!("a connection that did not log in in time"),

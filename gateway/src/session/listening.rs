@@ -8,6 +8,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::Later;
+use crate::clock;
 use crate::complaints::Complaints;
 use crate::govern::{Governor, Unowned};
 use crate::keepalive::Keepalive;
@@ -40,6 +41,15 @@ impl Listening {
             // A sender that is gone is the end, too.
             drop(closing.wait_for(|closing| *closing).await);
         })
+    }
+
+    /// What a client says before its session begins; `None` when that takes too long, or the gateway shuts down meanwhile:
+    /// who has said nothing yet must not hold that up.
+    pub(crate) async fn opened<T>(&self, opening: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            opened = clock::within(self.login_timeout, opening) => opened,
+            () = self.closing() => None,
+        }
     }
 
     /// A connection to the server, not yet under TLS.

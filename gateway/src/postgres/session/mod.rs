@@ -153,7 +153,8 @@ impl Protocol for Postgres {
     }
 
     fn is_idle(&self) -> bool {
-        self.machine.is_quiet()
+        // A notification may be on its way, and is to come whole.
+        self.machine.is_quiet() && self.machine.is_between_messages()
     }
 
     fn in_transaction(&self) -> bool {
@@ -184,13 +185,14 @@ impl Protocol for Postgres {
     }
 
     fn farewell(&self, end: &Result<End, SessionError<ProtocolError>>) -> Option<Vec<u8>> {
+        if !self.machine.is_between_messages() {
+            return None;
+        }
         match end {
             Ok(End::Told(over @ Over::Login)) => Some(message::fatal("57014", over.words())),
             Ok(End::Told(over @ Over::Closing)) => Some(message::fatal("57P01", over.words())),
-            Ok(End::Runaway(denied)) if self.machine.is_between_messages() => {
-                Some(message::fatal(denied.code.postgres_state, &denied.message))
-            }
-            Ok(End::Runaway(_) | End::Client | End::Server) | Err(_) => None,
+            Ok(End::Runaway(denied)) => Some(message::fatal(denied.code.postgres_state, &denied.message)),
+            Ok(End::Client | End::Server) | Err(_) => None,
         }
     }
 

@@ -1,6 +1,13 @@
 //! Clients, servers and gateways that go away in the middle of something.
 
+use tidegate_cost_model::{SqlDialect, Template};
+
 use super::*;
+use crate::govern::{Known, SqlText};
+use crate::postgres::machine::Machine;
+use crate::postgres::serve::serve;
+use crate::postgres::session::Postgres;
+use crate::session::{Over, Protocol as _};
 
 /// Else a statement of hours goes on for a client that is gone, as one behind it waits for its end.
 #[tokio::test(flavor = "multi_thread")]
@@ -96,4 +103,56 @@ async fn a_client_that_says_no_more_gets_the_answers_to_all_that_it_said() {
     assert!(matches!(Talk::end(session).await, Some(End::Server)));
     assert_eq!(scene.ended("ok"), 2);
     assert!(!reached(), "and reach it no longer");
+}
+
+/// Else the last words become a part of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_notification_on_its_way_is_whole_before_a_shutdown_ends_its_session() {
+    let scene = Scene::new("", false).await;
+    let mut talk = scene.talk().await;
+    let notification = message(b'A', &[&b"\0\0\0\x01news\0"[..], &[b'x'; 1_000], b"\0"].concat());
+    let (begins, ends) = notification.split_at(500);
+    talk.server.write_all(begins).await.unwrap();
+    hears(&mut talk.client, begins).await;
+    scene.closing.send_replace(true);
+    // Time to say goodbye too early.
+    tokio::time::sleep(LATER).await;
+    talk.server.write_all(ends).await.unwrap();
+    hears(&mut talk.client, ends).await;
+    let told = rest(&mut talk.client).await;
+    assert!(told.starts_with(b"E") && told.windows(7).any(|field| field == b"C57P01\0"), "{told:?}");
+    assert!(matches!(Talk::end(talk.session).await, Some(End::Told(_))));
+}
+
+/// The client would take it for a part of that.
+#[test]
+fn a_session_that_is_ended_in_the_middle_of_a_message_has_no_last_words() {
+    let unknown = Known::new(Arc::new(Template::new(SqlDialect::PostgreSql, "")), SqlText::Unseen);
+    let machine = Machine::new(unknown, false);
+    let mut protocol = Postgres { machine, described: None, wanted_cancel: Arc::default(), is_behind: false };
+    let asks = message(b'R', &[&[0, 0, 0, 10][..], &[b'x'; 100]].concat());
+    let (mut begins, mut out) = (asks, Vec::new());
+    let ends = begins.split_off(50);
+    for (said, may_speak) in [(&b""[..], true), (&begins, false), (&ends, true)] {
+        protocol.machine.server(said, &mut out, 1_000).unwrap();
+        for over in [Over::Login, Over::Closing] {
+            assert_eq!(protocol.farewell(&Ok(End::Told(over))).is_some(), may_speak, "{over:?}: {out:?}");
+        }
+    }
+}
+
+/// Else it waits for a login until the end of the time that statements have.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_has_not_said_all_of_its_first_packet_does_not_hold_up_a_shutdown() {
+    for said in [&b""[..], b"\0\0"] {
+        let scene = Scene::with("", |listening| listening.login_timeout = 100 * PATIENCE).await;
+        let (mut client, near) = narrow().await;
+        let (address, seat) = (client.local_addr().unwrap(), Arc::new(Seats::new(1)).enter().unwrap().0);
+        client.write_all(said).await.unwrap();
+        let shared = Arc::clone(&scene.shared);
+        let served = tokio::spawn(serve(shared, Stream::Tcp(near), address, Ok(Arc::new(seat))));
+        scene.closing.send_replace(true);
+        assert_eq!(rest(&mut client).await, b"");
+        soon("its seat is free", served).await.unwrap();
+    }
 }
