@@ -4,6 +4,7 @@
 use std::io;
 use std::task::Poll;
 
+use tidegate_sql::POSTGRES_NAME_BYTES;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadBuf};
 
 use super::cancel;
@@ -12,8 +13,8 @@ use super::key::Key;
 use crate::stream::Stream;
 use crate::tls::{self, ALPN, Acceptor};
 
-/// Longest first packet that PostgreSQL takes.
-const MAX_PACKET: usize = 10_000;
+/// Longest first packet that PostgreSQL takes: so many bytes behind the length.
+const MAX_PACKET: usize = 10_000 + 4;
 /// Protocol 3, any minor version.
 const MAJOR: u32 = 3;
 const SSL: u32 = 80_877_103;
@@ -180,8 +181,8 @@ fn login(packet: &[u8]) -> Result<Startup, Refused> {
     {
         let (value, after) = c_string(after).ok_or_else(|| layout("has a parameter without a value"))?;
         match name {
-            b"user" => user = Some(String::from_utf8_lossy(value).into_owned()),
-            b"database" => database = Some(String::from_utf8_lossy(value).into_owned()),
+            b"user" => user = Some(name_of(value)),
+            b"database" => database = Some(name_of(value)),
             b"application_name" => application = String::from_utf8_lossy(value).into_owned(),
             _ => {}
         }
@@ -194,6 +195,11 @@ fn login(packet: &[u8]) -> Result<Startup, Refused> {
     let user = user.ok_or_else(|| refused("28000", "names no user; give one"))?;
     let database = database.filter(|database| !database.is_empty()).unwrap_or_else(|| user.clone());
     Ok(Startup { packet: packet.to_vec(), user, database, application })
+}
+
+/// A user or database, as the server looks it up: it cuts off what is beyond its longest name.
+fn name_of(value: &[u8]) -> String {
+    String::from_utf8_lossy(value.get(..POSTGRES_NAME_BYTES).unwrap_or(value)).into_owned()
 }
 
 fn unsupported(version: u32) -> Refused {
@@ -213,6 +219,8 @@ fn invalid(what: &str) -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use tokio::net::UnixStream;
+
     use super::*;
 
     fn framed(code: u32, body: &[u8]) -> Vec<u8> {
@@ -260,6 +268,31 @@ mod tests {
         ] {
             let Packet::Refused(refused) = read(&framed(code, body)).unwrap() else { panic!("{body:?}") };
             assert_eq!(refused.sqlstate, sqlstate, "{body:?}");
+        }
+    }
+
+    /// Else a user with a name of that length could choose under which one its group is looked up.
+    #[test]
+    fn a_name_counts_as_far_as_the_server_looks_at_it() {
+        let longest = "ä".repeat(31) + "x";
+        assert_eq!(longest.len(), POSTGRES_NAME_BYTES);
+        for (user, database) in [(&*longest, &*longest), (&format!("{longest}y"), &format!("{longest}z"))] {
+            let bytes = framed(3 << 16, format!("user\0{user}\0database\0{database}\0\0").as_bytes());
+            let Packet::Startup(startup) = read(&bytes).unwrap() else { panic!() };
+            assert_eq!((&startup.user, &startup.database), (&longest, &longest));
+            assert_eq!(startup.packet, bytes, "the server cuts it off itself");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_first_packet_is_as_long_as_one_of_the_server_s_may_be() {
+        for (length, taken) in [(7, false), (8, true), (10_004, true), (10_005, false)] {
+            let (near, mut client) = UnixStream::pair().unwrap();
+            let mut bytes = u32::try_from(length).unwrap().to_be_bytes().to_vec();
+            bytes.resize(length, 0);
+            client.write_all(&bytes).await.unwrap();
+            let read = packet(&mut Stream::Unix(near)).await;
+            assert_eq!(read.is_ok_and(|packet| packet == Some(bytes)), taken, "{length}");
         }
     }
 }
