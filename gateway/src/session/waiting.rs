@@ -83,7 +83,9 @@ impl<P: Protocol> Session<P> {
             Pending::Subject(mut found, ask) => match found.as_mut().poll(cx) {
                 Poll::Pending => return Ok(Some(Pending::Subject(found, ask))),
                 Poll::Ready(subject) => {
-                    self.subject = Some(subject);
+                    // Why nobody pays is for who waits now. The controller may be back long before the next statement.
+                    let is_awaited = ask.is_some() || !self.link.from_client.data().is_empty();
+                    self.subject = Some(subject).filter(|subject| subject.is_ok() || is_awaited);
                     if let Some(ask) = ask {
                         self.judge(ask)?;
                     }

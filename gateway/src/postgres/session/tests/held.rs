@@ -1,8 +1,12 @@
 //! Statements that wait for others, or for their group.
 
+use tokio::sync::oneshot;
+
 use super::*;
 use crate::clock;
+use crate::govern::Denied;
 use crate::postgres::key::Key;
+use crate::session::Pending;
 
 /// Else the reset, whose answer comes later, undoes the choice that the client made behind it.
 #[tokio::test(flavor = "multi_thread")]
@@ -109,5 +113,51 @@ async fn a_group_is_given_up_with_all_settings_though_what_comes_behind_fails() 
         let said = unit(&mut talk.client).await;
         let said = String::from_utf8_lossy(&said);
         assert!(said.contains(left), "{tag}: {said:?}");
+    }
+}
+
+/// As of a pool that connects before the controller is there.
+#[tokio::test(flavor = "multi_thread")]
+async fn that_nobody_paid_at_the_login_is_no_answer_to_a_statement_that_comes_later() {
+    let scene = Scene::new("", false).await;
+    for is_awaited in [true, false] {
+        let (mut client, near) = narrow().await;
+        let (to_server, server) = tokio::join!(scene.shared.connect(), scene.listener.accept());
+        let (ends, mut server) = ((Stream::Tcp(near), to_server.unwrap()), server.unwrap().0);
+        let (seat, _) = Arc::new(Seats::new(1)).enter().unwrap();
+        let login = Login { tenant: "shop".into(), user: "root".into(), ..Login::default() };
+        let mut session = begin(Arc::clone(&scene.shared), ends, login, b"startup", Arc::new(seat));
+        // It has logged in.
+        let events = [message(b'R', &[0; 4]), READY.to_vec()].concat();
+        let (used, _) = session.protocol.machine.server(&events, &mut Vec::new(), 1_000).unwrap();
+        session.protocol.machine.server(&events[used..], &mut Vec::new(), 1_000).unwrap();
+        let (looked, look) = oneshot::channel();
+        let (asked, asks) = oneshot::channel();
+        let (over, is_over) = oneshot::channel();
+        let found = async move {
+            looked.send(()).unwrap();
+            asks.await.unwrap();
+            over.send(()).unwrap();
+            Err(Denied::cancelled())
+        };
+        session.pending = Some(Pending::Subject(Box::pin(found), None));
+        let session = tokio::spawn(async move { session.run().await.ok() });
+        hears(&mut server, b"startup").await;
+        look.await.unwrap();
+        if is_awaited {
+            client.write_all(&query("select 1")).await.unwrap();
+            // The session reads it while it waits.
+            tokio::time::sleep(LATER).await;
+        }
+        asked.send(()).unwrap();
+        is_over.await.unwrap();
+        if is_awaited {
+            let said = unit(&mut client).await;
+            assert!(said.windows(7).any(|field| field == b"C57014\0"), "{said:?}");
+        }
+        client.write_all(&query("select 2")).await.unwrap();
+        hears(&mut server, &query("select 2")).await;
+        drop((client, server));
+        Talk::end(session).await;
     }
 }
