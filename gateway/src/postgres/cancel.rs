@@ -128,6 +128,17 @@ mod tests {
         assert_eq!(Arc::strong_count(&request), 1, "nothing is kept of it");
     }
 
+    /// A statement may just have begun to wait.
+    #[test]
+    fn a_request_that_comes_before_the_session_looks_is_heeded_when_it_does() {
+        let (cancels, request) = (Cancels::default(), Arc::default());
+        let key = Key::read(&[0, 0, 0, 7, 1, 2, 3, 4]).unwrap();
+        cancels.enter(key.clone(), &request);
+        cancels.tell(&key);
+        let cx = Context::from_waker(Waker::noop());
+        assert!(request.poll(&cx) && !request.poll(&cx));
+    }
+
     #[tokio::test]
     async fn a_request_is_sent_whole_and_done_when_the_server_closes() {
         let (near, mut server) = UnixStream::pair().unwrap();

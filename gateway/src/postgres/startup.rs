@@ -222,6 +222,8 @@ mod tests {
     use tokio::net::UnixStream;
 
     use super::*;
+    use crate::session::tests::narrow;
+    use crate::upstream::TlsMode;
 
     fn framed(code: u32, body: &[u8]) -> Vec<u8> {
         let length = u32::try_from(body.len() + 8).unwrap();
@@ -293,6 +295,79 @@ mod tests {
             client.write_all(&bytes).await.unwrap();
             let read = packet(&mut Stream::Unix(near)).await;
             assert_eq!(read.is_ok_and(|packet| packet == Some(bytes)), taken, "{length}");
+        }
+    }
+
+    const LOGIN: &[u8] = b"user\0ann\0\0";
+
+    /// The client asks for these in turn, is refused each, and logs in.
+    async fn opened(asks: &[u32]) -> Opening {
+        let (mut client, near) = narrow().await;
+        let opening = tokio::spawn(async { open(Stream::Tcp(near), None).await.unwrap().1 });
+        for code in asks {
+            client.write_all(&framed(*code, b"")).await.unwrap();
+            let mut answer = [0];
+            if client.read_exact(&mut answer).await.is_err() {
+                break;
+            }
+            assert_eq!(answer, *b"N");
+        }
+        // One that is not let in may be gone.
+        drop(client.write_all(&framed(3 << 16, LOGIN)).await);
+        opening.await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn encryption_of_each_kind_may_be_asked_for_once_in_either_order() {
+        for asks in [&[][..], &[SSL], &[GSS], &[SSL, GSS], &[GSS, SSL]] {
+            assert!(matches!(opened(asks).await, Opening::Login(_)), "{asks:?}");
+        }
+        for asks in [&[SSL, SSL][..], &[GSS, GSS], &[SSL, GSS, SSL], &[GSS, SSL, GSS]] {
+            let Opening::Refused(refused) = opened(asks).await else { panic!("{asks:?}") };
+            assert_eq!(refused.sqlstate, "0A000", "{asks:?}");
+        }
+    }
+
+    /// Whether the gateway has a certificate or not.
+    #[tokio::test]
+    async fn what_stands_behind_a_request_for_encryption_is_not_taken_for_a_login() {
+        let acceptor = Acceptor::Own(tls::self_signed().unwrap());
+        for (code, secure, answer) in [
+            (SSL, None, &b"N"[..]),
+            (GSS, None, b"N"),
+            (SSL, Some(&acceptor), b""),
+            (GSS, Some(&acceptor), b"N"),
+        ] {
+            let (mut client, near) = narrow().await;
+            client.write_all(&[framed(code, b""), framed(3 << 16, LOGIN)].concat()).await.unwrap();
+            let (stream, opening) = open(Stream::Tcp(near), secure).await.unwrap();
+            let Opening::Refused(refused) = opening else { panic!("{code}: {opening:?}") };
+            assert_eq!(refused.sqlstate, "08P01");
+            drop(stream);
+            let mut heard = Vec::new();
+            drop(client.read_to_end(&mut heard).await);
+            assert_eq!(heard, answer, "{code}");
+        }
+    }
+
+    #[tokio::test]
+    async fn under_tls_no_other_encryption_is_to_be_had() {
+        let acceptor = Acceptor::Own(tls::self_signed().unwrap());
+        let connector = tls::connector(TlsMode::Require, None).unwrap().unwrap();
+        for code in [SSL, GSS] {
+            let (mut client, near) = narrow().await;
+            let asks = async {
+                client.write_all(&framed(SSL, b"")).await.unwrap();
+                assert_eq!(client.read_u8().await.unwrap(), b'S');
+                let mut client = tls::connect(&connector, "localhost", client).await.unwrap();
+                client.write_all(&framed(code, b"")).await.unwrap();
+                client
+            };
+            let (opened, _client) = tokio::join!(open(Stream::Tcp(near), Some(&acceptor)), asks);
+            let (stream, opening) = opened.unwrap();
+            assert!(stream.is_secure());
+            let Opening::Refused(refused) = opening else { panic!("{code}: {opening:?}") };
+            assert_eq!(refused.sqlstate, "0A000", "{code}");
         }
     }
 }

@@ -6,6 +6,7 @@ mod line;
 mod mixed;
 mod names;
 mod own;
+mod skipped;
 mod units;
 
 use std::sync::Arc;

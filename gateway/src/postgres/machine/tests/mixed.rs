@@ -32,6 +32,20 @@ fn a_query_in_place_of_a_sync_is_a_unit_of_its_own() {
     }
 }
 
+/// Else the server keeps its replies, and both wait for ever.
+#[test]
+fn the_server_is_asked_for_what_it_has_each_time_that_a_query_waits() {
+    let (mut line, flush) = (Line::new(), message(b'H', &[]));
+    let bound = [message(b'1', &[]), message(b'2', &[])].concat();
+    for number in 0..3 {
+        line.client(&whole("select 1"));
+        assert_eq!(line.client(&query("select 2")), flush, "{number}");
+        assert_eq!(line.server(&[&bound[..], &done("SELECT 1")].concat()), query("select 2"));
+        line.server(&[done("SELECT 1"), ready(b'I')].concat());
+        assert_eq!(line.ended().len(), 2);
+    }
+}
+
 /// Only the server knows the state of the transaction, so that the gateway's answer ends as the server says.
 #[test]
 fn an_answer_of_the_gateway_in_place_of_a_sync_ends_with_the_server_s_word() {

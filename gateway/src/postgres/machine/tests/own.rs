@@ -144,3 +144,17 @@ fn what_is_asked_of_the_server_for_an_answer_of_the_gateway_comes_between_messag
         line.server(&message(b'1', &[]));
     }
 }
+
+/// Its cost comes where its result would have ended.
+#[test]
+fn the_cost_of_a_statement_comes_before_the_answers_of_the_gateway_behind_it() {
+    let mut line = Line::new();
+    let explained = [parse("", "explain ru select 1"), bind("", ""), execute("")].concat();
+    line.client(&[explained, parse("o", "own"), bind("p", "o"), execute("p"), sync()].concat());
+    let ran = [message(b'D', b"\0\0"), message(b'C', b"SELECT 1\0")].concat();
+    line.server(&[message(b'1', &[]), message(b'2', &[]), ran].concat());
+    assert!(matches!(&line.events[..], [Event::Costs(_)]), "{:?}", line.events);
+    line.server(&ready(b'I'));
+    let Some(Event::Ended(unit)) = line.events.last() else { panic!("{:?}", line.events) };
+    assert_eq!((unit.running, &unit.explained), (Some(1), &None));
+}

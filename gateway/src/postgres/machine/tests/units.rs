@@ -167,6 +167,19 @@ fn what_resets_the_session_is_noted() {
     }
 }
 
+/// The server resets all whatever else the unit does.
+#[test]
+fn a_prepared_reset_of_all_counts_wherever_it_stands() {
+    for texts in [["reset all", "reset work_mem"], ["reset work_mem", "reset all"], ["reset all", "select 1"]]
+    {
+        let mut line = Line::new();
+        line.client(&[whole(texts[0]), whole(texts[1]), sync()].concat());
+        let ran = texts.iter().flat_map(|_| [bound(), done("RESET")].concat()).collect();
+        line.server(&[ran, ready(b'I')].concat());
+        assert!(units(&mut line).pop().unwrap().runs_reset, "{texts:?}");
+    }
+}
+
 /// A statement that is to be ended may fail by itself first.
 #[test]
 fn another_error_of_a_killed_statement_is_the_server_s() {

@@ -81,3 +81,20 @@ async fn a_statement_of_the_gateway_that_was_described_before_is_answered_as_thi
         assert_eq!(named, asks.starts_with(b"B"), "{group}: {:?}", String::from_utf8_lossy(&said));
     }
 }
+
+/// As a client that looks at one and runs another before it sends a `Sync`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_of_the_gateway_that_was_described_is_no_answer_to_another() {
+    let scene = Scene::new("", false).await;
+    let mut talk = scene.talk().await;
+    let (sync, describe) = (message(b'S', &[]), message(b'D', b"S\0"));
+    let described = [parse("select current_resource_group()"), describe].concat();
+    let asks =
+        [described, parse("show create resource group own"), bind(), execute(0), sync.clone()].concat();
+    talk.client.write_all(&asks).await.unwrap();
+    hears(&mut talk.server, &sync).await;
+    talk.server.write_all(READY).await.unwrap();
+    let said = unit(&mut talk.client).await;
+    let said = String::from_utf8_lossy(&said);
+    assert!(said.contains("CREATE RESOURCE GROUP"), "{said:?}");
+}

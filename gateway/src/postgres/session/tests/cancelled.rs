@@ -1,7 +1,9 @@
-//! Requests to cancel that come while no seat is free. They need none: what they end may be what takes the seats.
+//! Requests to cancel that come while no seat is free, or nothing is under way. They need no seat: what they end may be
+//! what takes the seats.
 
 use super::super::super::serve::serve;
 use super::*;
+use crate::postgres::key::Key;
 
 /// A request to cancel, for which there is no seat: its connection, and what serves it.
 async fn request(scene: &Scene) -> (TcpStream, JoinHandle<()>) {
@@ -44,4 +46,18 @@ async fn a_statement_that_waits_is_cancelled_while_no_seat_is_free() {
     assert!(said.windows(7).any(|field| field == b"C57014\0"), "{said:?}");
     eventually("it waits no longer", || scene.group.state().waiting == 0).await;
     done_with(scene.interrupt().await, request).await;
+}
+
+/// Such a request comes late, as its statement has ended meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_comes_while_nothing_is_under_way_cancels_no_later_statement() {
+    let scene = Scene::new("", false).await;
+    let mut talk = scene.talk().await;
+    scene.owes_ru(3_000).await;
+    scene.shared.cancels.tell(&Key::read(KEY).unwrap());
+    talk.client.write_all(&query("select 1")).await.unwrap();
+    // At 1,000 RU/s, some seconds: it waits, and could be cancelled.
+    hears(&mut talk.server, &query("select 1")).await;
+    talk.server.write_all(&done("SELECT 1")).await.unwrap();
+    hears(&mut talk.client, &done("SELECT 1")).await;
 }
