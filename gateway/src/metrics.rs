@@ -289,6 +289,17 @@ mod tests {
         }
     }
 
+    /// Whether a statement failed says nothing of how it was counted.
+    #[test]
+    fn statements_without_counters_are_counted_however_they_end() {
+        let metrics = Metrics::new(1, false);
+        for failed in [false, true, true] {
+            metrics.ran(&RuParts::default(), (Duration::ZERO, Duration::ZERO), failed, true, None);
+        }
+        let page = metrics.page(Sample::default()).unwrap();
+        assert!(page.contains("tidegate_gateway_statements_estimated_total 3"), "{page}");
+    }
+
     #[test]
     fn every_metric_is_documented() {
         let documented = include_str!("../../docs/metrics.md");

@@ -226,6 +226,7 @@ fn outcome(read: io::Result<usize>) -> io::Result<Read> {
 #[cfg(test)]
 mod tests {
     use tokio::io::AsyncReadExt as _;
+    use tokio::net::UnixStream;
 
     use super::*;
     use crate::session::tests::narrow;
@@ -333,5 +334,24 @@ mod tests {
             if link.from_client.is_full() { Poll::Ready(()) } else { Poll::Pending }
         });
         tokio::select! { _ = sends => panic!("all of it was taken"), () = reads => {} }
+    }
+
+    /// It explains more than that nothing can be sent to it.
+    #[tokio::test]
+    async fn what_a_server_said_before_it_closed_is_read_though_it_takes_no_more() {
+        let (_client, near_client) = narrow().await;
+        let (mut server, near_server) = UnixStream::pair().unwrap();
+        let mut link = Link::new(Stream::Tcp(near_client), Stream::Unix(near_server), false);
+        server.write_all(b"sorry").await.unwrap();
+        drop(server);
+        for _ in 0..2 {
+            link.to_server.add(b"statement");
+            poll_fn(|cx| Poll::Ready(link.poll_write(cx).unwrap())).await;
+        }
+        assert_eq!(link.to_server.len(), 0, "it is not kept");
+        assert_eq!(poll_fn(|cx| link.poll_server(cx)).await.unwrap(), Read::More);
+        assert_eq!(link.from_server.data(), b"sorry");
+        link.skip(Side::Server, 5);
+        assert_eq!(poll_fn(|cx| link.poll_server(cx)).await.unwrap(), Read::Closed);
     }
 }

@@ -156,3 +156,35 @@ async fn a_client_that_has_not_said_all_of_its_first_packet_does_not_hold_up_a_s
         soon("its seat is free", served).await.unwrap();
     }
 }
+
+/// It has the time that statements have then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_that_waits_as_the_gateway_shuts_down_may_still_run() {
+    let scene = Scene::new("", false).await;
+    let mut talk = scene.talk().await;
+    scene.owes_ru(2_000).await;
+    talk.client.write_all(&query("select 1")).await.unwrap();
+    eventually("it waits", || scene.group.state().waiting == 1).await;
+    scene.closing.send_replace(true);
+    hears(&mut talk.server, &query("select 1")).await;
+    talk.server.write_all(&done("SELECT 1")).await.unwrap();
+    hears(&mut talk.client, &done("SELECT 1")).await;
+    let told = rest(&mut talk.client).await;
+    assert!(told.windows(7).any(|field| field == b"C57P01\0"), "{told:?}");
+    assert!(matches!(Talk::end(talk.session).await, Some(End::Told(_))));
+}
+
+/// Else its session waits for the rest of it for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_goes_in_the_middle_of_a_message_is_gone_for_the_server_too() {
+    let scene = Scene::new("", false).await;
+    for half in [&query("select 1")[..7], &message(b'd', &[b'x'; 100])[..50], b"Q"] {
+        let Talk { mut client, mut server, session } = scene.talk().await;
+        client.write_all(half).await.unwrap();
+        client.shutdown().await.unwrap();
+        let heard = rest(&mut server).await;
+        assert!(half.starts_with(&heard), "{heard:?}");
+        drop(server);
+        assert!(matches!(Talk::end(session).await, Some(End::Server)));
+    }
+}

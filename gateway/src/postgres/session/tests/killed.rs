@@ -67,3 +67,24 @@ async fn a_runaway_of_a_server_that_gave_no_key_loses_its_client() {
     assert!(matches!(Talk::end(session).await, Some(End::Runaway(_))));
     assert_eq!(scene.ended("failed"), 1);
 }
+
+/// Else the request for the end of one that has ended hits the next.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_behind_a_runaway_that_has_ended_is_not_interrupted() {
+    let scene = Scene::new(&ruled("kill"), false).await;
+    let mut talk = scene.talk().await;
+    talk.asks(&query("select 1")).await;
+    let rows = message(b'D', b"\0\0").repeat(20);
+    talk.server.write_all(&rows).await.unwrap();
+    hears(&mut talk.client, &rows).await;
+    drop(scene.interrupt().await);
+    let ends = [&message(b'E', b"SERROR\0C57014\0\0")[..], READY].concat();
+    talk.server.write_all(&ends).await.unwrap();
+    unit(&mut talk.client).await;
+    talk.asks(&query("select 2")).await;
+    // Longer than a second, after which the server would be asked again.
+    let again = timeout(Duration::from_millis(1_500), scene.listener.accept()).await;
+    assert!(again.is_err(), "{again:?}");
+    talk.server.write_all(&ends).await.unwrap();
+    hears(&mut talk.client, &ends).await;
+}
