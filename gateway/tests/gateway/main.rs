@@ -7,6 +7,8 @@ mod demoted;
 #[cfg(test)]
 mod drivers;
 #[cfg(test)]
+mod ending;
+#[cfg(test)]
 mod gone;
 #[cfg(test)]
 mod halves;
