@@ -134,8 +134,8 @@ impl Outbox {
         &mut self.buf
     }
 
-    /// What has gone out makes room: to a peer that is slower than the other one something is always left to send. To move
-    /// the rest costs no more than was sent since the last time.
+    /// What has gone out makes room: to a peer that is slower than the other one something is always left to send. To
+    /// move the rest costs no more than was sent since the last time.
     fn forget_sent(&mut self) {
         if self.start >= self.len() {
             self.buf.drain(..self.start);
@@ -313,13 +313,13 @@ mod tests {
         let (mut outbox, mut sent) = (Outbox::default(), Vec::new());
         let all: Vec<u8> = (0..40 * 50_000_u32).map(|n| n.to_le_bytes()[0] ^ n.to_le_bytes()[1]).collect();
         let (mut stream, mut rest) = (Slow { taken: 0, rests: false, flushed: 0 }, &all[..]);
-        while !rest.is_empty() || outbox.len() > 0 {
+        while !rest.is_empty() || !outbox.is_empty() {
             let (added, later) = rest.split_at(outbox.room().min(rest.len()));
             outbox.add(added);
             rest = later;
             let held = outbox.buf[outbox.start..].to_vec();
             let pending = poll_fn(|cx| Poll::Ready(outbox.poll_write(cx, &mut stream).is_pending())).await;
-            assert_eq!(pending, outbox.len() > 0);
+            assert_eq!(pending, !outbox.is_empty());
             sent.extend_from_slice(&held[..held.len() - outbox.len()]);
             assert!(outbox.buf.capacity() <= 4 * Outbox::HIGH, "{}", outbox.buf.capacity());
         }

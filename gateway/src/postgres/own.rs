@@ -17,8 +17,8 @@ pub(super) fn gives_rows(statement: &Statement) -> bool {
     )
 }
 
-/// Whether a statement whose answer is rows changes something, so that one that was run to be described is not to be run
-/// once more.
+/// Whether a statement whose answer is rows changes something, so that one that was run to be described is not to be
+/// run once more.
 pub(super) fn is_done_when_described(statement: &Statement) -> bool {
     matches!(statement, Statement::AddWatch { .. })
 }

@@ -222,7 +222,7 @@ mod tests {
     use tokio::net::UnixStream;
 
     use super::*;
-    use crate::session::tests::narrow;
+    use crate::session::tests::{narrow, soon};
     use crate::upstream::TlsMode;
 
     fn framed(code: u32, body: &[u8]) -> Vec<u8> {
@@ -363,7 +363,8 @@ mod tests {
                 client.write_all(&framed(code, b"")).await.unwrap();
                 client
             };
-            let (opened, _client) = tokio::join!(open(Stream::Tcp(near), Some(&acceptor)), asks);
+            let opens = soon("it is refused", open(Stream::Tcp(near), Some(&acceptor)));
+            let (opened, _client) = tokio::join!(opens, asks);
             let (stream, opening) = opened.unwrap();
             assert!(stream.is_secure());
             let Opening::Refused(refused) = opening else { panic!("{code}: {opening:?}") };

@@ -43,8 +43,8 @@ impl Listening {
         })
     }
 
-    /// What a client says before its session begins; `None` when that takes too long, or the gateway shuts down meanwhile:
-    /// who has said nothing yet must not hold that up.
+    /// What a client says before its session begins; `None` when that takes too long, or the gateway shuts down
+    /// meanwhile: who has said nothing yet must not hold that up.
     pub(crate) async fn opened<T>(&self, opening: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             opened = clock::within(self.login_timeout, opening) => opened,

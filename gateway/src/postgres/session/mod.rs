@@ -210,8 +210,8 @@ impl Protocol for Postgres {
 }
 
 impl Postgres {
-    /// Puts out answers of the gateway whose turn it is: a server that has nothing to say before them says nothing. Whether
-    /// there were any.
+    /// Puts out answers of the gateway whose turn it is: a server that has nothing to say before them says nothing.
+    /// Whether there were any.
     fn answers(&mut self, link: &mut Link) -> Result<bool, ProtocolError> {
         let room = link.to_client.room();
         let are_due = room > 0 && self.machine.has_answer() && self.machine.is_between_messages();
