@@ -289,8 +289,8 @@ impl<R, O> Machine<R, O> {
         self.wire.units.abandon()
     }
 
-    /// Whether a `Flush` must be sent to the server now, so that an answer of the gateway finds its place. In the middle
-    /// of a message it would become a part of that.
+    /// Whether a `Flush` must be sent to the server now, so that an answer of the gateway finds its place. In the
+    /// middle of a message it would become a part of that.
     pub(crate) fn take_flush(&mut self) -> bool {
         self.client.is_between_messages() && self.wire.expected.take_flush()
     }
