@@ -35,6 +35,7 @@ mod named;
 mod opening;
 mod outstanding;
 mod own;
+mod parts;
 mod prepared;
 mod protocol_error;
 mod public_key;

@@ -5,6 +5,7 @@ use tidegate_sql::Naming;
 use super::command::Command;
 use super::named::Named;
 use super::outstanding::{Kept, Kind};
+use super::parts::Parts;
 use super::prepared::Prepared;
 
 /// The statements of a connection; `T` is what the caller remembers of a prepared one.
@@ -19,6 +20,7 @@ pub(super) struct Statements<T> {
     /// What to keep of the statement that is prepared in place of it.
     preparing: Option<Kept<T>>,
     pub(super) prepared: Prepared<Kept<T>>,
+    pub(super) parts: Parts,
     pub(super) named: Named<T>,
 }
 
@@ -30,6 +32,7 @@ impl<T> Statements<T> {
             naming: None,
             preparing: None,
             prepared: Prepared::new(),
+            parts: Parts::default(),
             named: Named::new(),
         }
     }

@@ -4,17 +4,18 @@
 //! be to the server, the packet waits: a client cannot have a command taken for a password, or for a part of a file.
 
 mod deciding;
+mod dropping;
 mod logging_in;
 
-use super::answer::{Answer, Audience, Refusal};
+use dropping::{Instead, turned_away};
+
 use super::auth::{AUTH_LIMIT, Auth};
-use super::capability::Capabilities;
 use super::command::{Command, Shape, sql, used_database};
 use super::ending::Ending;
 use super::frame::{Frames, HEADER, Header, MAX_PAYLOAD, arrived};
 use super::login::{Identity, NAME_LIMIT};
 use super::machine::LOOK_LIMIT;
-use super::outstanding::{Described, Kind, Response, Running, Told};
+use super::outstanding::{Kind, Response, Running, Told};
 use super::prepared::LAST_ID;
 use super::protocol_error::ProtocolError;
 use super::reader::Reader;
@@ -22,8 +23,6 @@ use super::step::{Bytes, Statement, Step, Stepped};
 use super::wire::Wire;
 use crate::session::Side;
 
-/// The first byte of a text to be prepared.
-const PREPARE: u8 = 0x16;
 /// Code, id and flags of an execution, and those of the flags that ask for a cursor.
 const RUN_LOOK: usize = 6;
 const CURSORS: u8 = 0x07;
@@ -49,8 +48,8 @@ enum Doing {
     /// An answer to the server's question who it is.
     Auth,
     Command,
-    /// A command that is being decided upon.
-    Asked(Command),
+    /// A command that is being decided upon, and the statement that it names, if it names one.
+    Asked(Command, u32),
     /// A command that was let through.
     Admitted(Command),
     /// A prepared statement that was let through, to be explained.
@@ -69,26 +68,13 @@ enum Doing {
     Over,
 }
 
-/// The answer to a command that does not go to the server.
-#[derive(Debug, PartialEq)]
-enum Instead {
-    Nothing,
-    /// The client gets this, in binary if it is the result of an execution.
-    Answer {
-        answer: Answer,
-        binary: bool,
-    },
-    /// The server gets another.
-    Query(Vec<u8>),
-    /// The server prepares another.
-    Prepare(Vec<u8>),
-}
-
 /// What comes after a packet of the client's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
     Auth,
     Command,
+    /// It was a part of a value of this statement's.
+    Part(u32),
     Explained,
     Upload,
     UploadEnd,
@@ -157,7 +143,7 @@ impl ClientSide {
             return Ok(due);
         }
         match &self.doing {
-            Doing::Greeting | Doing::Asked(_) => Ok(Step::Wait),
+            Doing::Greeting | Doing::Asked(..) => Ok(Step::Wait),
             Doing::Securing => {
                 wire.handshake.client_secured();
                 self.doing = Doing::Login;
@@ -237,10 +223,14 @@ impl ClientSide {
                 if command == Command::Close {
                     wire.statements.prepared.remove(id);
                 }
+                if matches!(command, Command::Close | Command::Reset) {
+                    wire.statements.parts.gone(id);
+                }
                 wire.expect(command, None, None, None);
             }
         }
-        Ok(self.pass(wire, input, header, after(command)))
+        let after = if command == Command::LongData { After::Part(id) } else { after(command) };
+        Ok(self.pass(wire, input, header, after))
     }
 
     fn ask<'a, T: Clone>(
@@ -259,7 +249,7 @@ impl ClientSide {
         let whole = payload.len() == header.len || !matches!(command, Command::Query | Command::Prepare);
         let using = (command == Command::Query && whole).then(|| used_database(text)).flatten();
         let number = wire.statements.ask(using);
-        self.doing = Doing::Asked(command);
+        self.doing = Doing::Asked(command, id);
         let kept = command.names_statement().then(|| wire.statements.prepared.get(id)).flatten();
         Step::Ask(Statement {
             number,
@@ -299,10 +289,12 @@ impl ClientSide {
     }
 
     fn passed<T>(&mut self, wire: &mut Wire<T>, taken: usize, after: After) -> Step<'static, T> {
-        // A statement that the server has answered already was reported without these bytes.
-        if let Some(running) = wire.outstanding.back_mut() {
-            running.request_bytes =
-                running.request_bytes.saturating_add(u64::try_from(taken).unwrap_or(u64::MAX));
+        let bytes = u64::try_from(taken).unwrap_or(u64::MAX);
+        if let After::Part(id) = after {
+            wire.statements.parts.sent(id, bytes);
+        } else if let Some(running) = wire.outstanding.back_mut() {
+            // A statement that the server has answered already was reported without these bytes.
+            running.request_bytes = running.request_bytes.saturating_add(bytes);
         }
         self.doing = if self.frames.at_packet() { self.next(wire, after) } else { Doing::Passing(after) };
         if taken == 0 { Step::More } else { Step::Pass(taken) }
@@ -311,7 +303,7 @@ impl ClientSide {
     fn next<T>(&mut self, wire: &mut Wire<T>, after: After) -> Doing {
         match after {
             After::Auth => Doing::Auth,
-            After::Command => Doing::Command,
+            After::Command | After::Part(_) => Doing::Command,
             After::Explained => {
                 let sequence = self.frames.sequence().wrapping_add(1);
                 if let Some(running) = wire.outstanding.back_mut() {
@@ -328,71 +320,6 @@ impl ClientSide {
             }
             After::Replicating => Doing::Replicating,
             After::Over => Doing::Over,
-        }
-    }
-
-    /// Takes a packet that goes nowhere, as far as it has come; what stands for it follows on its last frame.
-    fn drop_packet<T>(&mut self, wire: &mut Wire<T>, input: &[u8]) -> Step<'static, T> {
-        let (instead, taken) = match std::mem::replace(&mut self.doing, Doing::Over) {
-            Doing::Dropping(instead) => {
-                let Some(header) = Header::parse(input) else {
-                    self.doing = Doing::Dropping(instead);
-                    return Step::More;
-                };
-                self.frames.begin(header);
-                (instead, HEADER + self.frames.drain(input.get(HEADER..).unwrap_or_default()))
-            }
-            Doing::DroppingRest(instead) => (instead, self.frames.drain(input)),
-            other => {
-                self.doing = other;
-                return Step::More;
-            }
-        };
-        if self.frames.at_packet() {
-            self.doing = Doing::Command;
-            self.dropped(wire, instead);
-        } else {
-            self.doing = Doing::DroppingRest(instead);
-        }
-        if taken == 0 { Step::More } else { Step::Skip(taken) }
-    }
-
-    /// A packet that goes nowhere has been taken.
-    fn dropped<T>(&mut self, wire: &mut Wire<T>, instead: Instead) {
-        let next = self.frames.sequence().wrapping_add(1);
-        match instead {
-            Instead::Nothing => {}
-            Instead::Answer { answer, binary } => {
-                let packets = answer.packets(next, Audience { binary, ..wire.audience() });
-                wire.outstanding.push_answer(packets);
-            }
-            Instead::Query(sql) => {
-                wire.expect(Command::Query, Some(wire.statements.number()), None, used_database(&sql));
-                // No attributes, where there may be some.
-                let attributes = wire.handshake.capabilities().has(Capabilities::QUERY_ATTRIBUTES);
-                let none: &[u8] = if attributes { &[0, 1] } else { &[] };
-                let payload = [&[0x03], none, &sql].concat();
-                let header = Header { len: payload.len(), sequence: 0 };
-                let packet = [&header.to_bytes()[..], &payload].concat();
-                if let Some(running) = wire.outstanding.back_mut() {
-                    running.muted = true;
-                    running.explained = Some(Told { sequence: next, binary: false });
-                    running.request_bytes = u64::try_from(packet.len()).unwrap_or(u64::MAX);
-                }
-                wire.send(Side::Server, packet);
-            }
-            Instead::Prepare(sql) => {
-                let kept = wire.statements.take_preparing();
-                let explained = kept.as_ref().is_some_and(|kept| kept.kind == Kind::Explained);
-                wire.expect(Command::Prepare, Some(wire.statements.number()), kept, None);
-                let header = Header { len: 1 + sql.len(), sequence: 0 };
-                let packet = [&header.to_bytes()[..], &[PREPARE], &sql].concat();
-                if let Some(running) = wire.outstanding.back_mut() {
-                    running.described = explained.then_some(Described::Awaited);
-                    running.request_bytes = u64::try_from(packet.len()).unwrap_or(u64::MAX);
-                }
-                wire.send(Side::Server, packet);
-            }
         }
     }
 
@@ -423,23 +350,6 @@ fn end_of_unknown<T>(wire: &mut Wire<T>) -> Option<Step<'static, T>> {
     }
     wire.finish(Ending::default());
     wire.due()
-}
-
-/// The answer to a command that names a statement which was not prepared.
-fn turned_away<T>(wire: &Wire<T>, command: Command, id: u32) -> Option<Instead> {
-    if !command.names_statement() || !wire.statements.prepared.is_refused(id) {
-        return None;
-    }
-    if command.shape() == Shape::Nothing {
-        return Some(Instead::Nothing);
-    }
-    // ER_UNKNOWN_STMT_HANDLER
-    let refusal = Refusal {
-        code: 1243,
-        state: *b"HY000",
-        message: "the last statement was not prepared, for the reason given there; prepare it again".into(),
-    };
-    Some(Instead::Answer { answer: Answer::Refused(refusal), binary: false })
 }
 
 /// An execution that asks for a cursor is answered by the columns alone.

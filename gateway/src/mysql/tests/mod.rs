@@ -12,6 +12,7 @@ mod limits;
 pub(super) mod link;
 mod logins;
 mod names;
+mod parts;
 mod passwords;
 mod payers;
 mod prepared;

@@ -7,10 +7,13 @@ use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
 use tidegate_gateway::{InTransaction, Principals};
 use tidegate_test_servers::ROOT;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::stage::{Stage, error, is_in, login, ruled, value};
 use crate::common::{eventually, says};
+use crate::scene::{Scene, packet, read_packet};
 
 /// Some 200 to 1,000 ms of CPU.
 const HEAVY: &str = "select count(*) from seq_1_to_3000 a, seq_1_to_2500 b where a.seq <> b.seq";
@@ -112,6 +115,45 @@ async fn an_empty_group_waits_then_fails_and_the_session_goes_on() {
     assert!(code == 8252 && message.contains("COMMIT and ROLLBACK do not wait"), "{code} {message}");
     ann.query_drop("commit").await.unwrap();
     assert_eq!(error(ann.query_drop("select 5").await).0, 8252);
+}
+
+/// Executes statement 1 with "abc" as a value in a part of its own. Whether it ran; an answer has the value once.
+async fn runs_in_parts(raw: &mut TcpStream) -> bool {
+    let part = packet(0, b"\x18\x01\0\0\0\0\0abc");
+    let run = packet(0, b"\x17\x01\0\0\0\0\x01\0\0\0\0\x01\xfc\0");
+    raw.write_all(&[part, run].concat()).await.unwrap();
+    let first = read_packet(raw).await;
+    if first.first() == Some(&0xff) {
+        return false;
+    }
+    // A column and its end, a row and its end.
+    let mut rest = Vec::new();
+    for _ in 0..4 {
+        rest.push(read_packet(raw).await);
+    }
+    assert_eq!(rest[2], b"\0\0\x03abc");
+    true
+}
+
+/// The server appends to what it has of a value, and the client sends it again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_value_in_parts_is_there_once_though_an_execution_of_it_was_refused() {
+    let stage = Stage::new().await;
+    let mut admin = stage.admin().await;
+    let scene = Scene::MySql(stage);
+    scene.open_to_raw().await;
+    let mut raw = scene.raw().await;
+    raw.write_all(&packet(0, b"\x16select ?")).await.unwrap();
+    assert_eq!(read_packet(&mut raw).await.get(..9), Some(&b"\0\x01\0\0\0\x01\0\x01\0"[..]));
+    for _ in 0..4 {
+        read_packet(&mut raw).await;
+    }
+    eventually("it runs", async || runs_in_parts(&mut raw).await).await;
+    admin.query_drop("create resource group tiny ru_per_sec = 0.1").await.unwrap();
+    admin.query_drop("alter user raw resource group tiny").await.unwrap();
+    eventually("it is refused", async || !runs_in_parts(&mut raw).await).await;
+    admin.query_drop("alter user raw resource group default").await.unwrap();
+    eventually("it runs again", async || runs_in_parts(&mut raw).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
