@@ -76,6 +76,8 @@ struct Killing {
     asking: Option<Later<io::Result<()>>>,
     /// The statement goes on, and its session ends in its place, with this error for the client.
     must_end: Option<Denied>,
+    /// Its client is gone, and the server has said that it interrupts it.
+    outlasts: bool,
 }
 
 struct Killed {

@@ -18,18 +18,20 @@ impl<P: Protocol> Session<P> {
         (self.dismissed, self.killing) = (true, Killing::default());
         let mut told = false;
         while self.protocol.running().is_some() {
-            if let Some(interrupt) = self.protocol.interrupt(&self.shared)
-                && let Err(error) = interrupt.await
-            {
-                if told {
-                    tracing::debug!(%error, "a statement whose client is gone could still not be interrupted");
-                } else {
-                    tracing::warn!(
-                        %error,
-                        "a statement whose client is gone could not be interrupted; it is tried again each second"
-                    );
+            if let Some(interrupt) = self.protocol.interrupt(&self.shared) {
+                match interrupt.await {
+                    Ok(()) => self.killing.outlasts = true,
+                    Err(error) if told => {
+                        tracing::debug!(%error, "a statement whose client is gone could still not be interrupted");
+                    }
+                    Err(error) => {
+                        tracing::warn!(
+                            %error,
+                            "a statement whose client is gone could not be interrupted; it is tried again each second"
+                        );
+                        told = true;
+                    }
                 }
-                told = true;
             }
             if clock::within(AGAIN, poll_fn(|cx| self.poll_outlast(cx))).await.is_some() {
                 return;

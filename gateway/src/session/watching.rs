@@ -10,6 +10,11 @@ use crate::govern::Verdict;
 const MOST_INTERRUPTS: u32 = 3;
 
 impl Killing {
+    /// Whether the server has been asked to end the statement that it is at.
+    fn is_asked(&self) -> bool {
+        self.killed.is_some() || self.outlasts
+    }
+
     /// Waits for the request that is under way. True when it is done: it is tried again as long as the statement goes
     /// on.
     fn poll(&mut self, cx: &mut Context<'_>, server_refuses: bool) -> bool {
@@ -55,7 +60,8 @@ impl<P: Protocol> Session<P> {
         let Some((running, Some(progress))) = self.protocol.running() else { return };
         let counted = self.backend.as_mut().map(|backend| backend.take(&running.work(progress)));
         let verdict = running.look(counted, progress);
-        let spared = in_transaction && running.may_owe();
+        // A server that cannot get rid of its result does not notice that it is to end.
+        let spared = self.killing.is_asked() || in_transaction && running.may_owe();
         self.pace.obey(&verdict, running.cools_down(), spared, running.patience());
         if self.dismissed {
             return;
@@ -76,7 +82,7 @@ impl<P: Protocol> Session<P> {
 
     /// Asks the server for the end of what it is at. Where that is in vain, the client is sent away.
     fn interrupt(&mut self) {
-        let Killing { killed: Some(killed), asking: asking @ None, must_end } = &mut self.killing else {
+        let Killing { killed: Some(killed), asking: asking @ None, must_end, .. } = &mut self.killing else {
             return;
         };
         let Some(request) = self.protocol.interrupt(&self.shared) else { return };

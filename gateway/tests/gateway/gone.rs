@@ -259,6 +259,29 @@ async fn statements_behind_the_one_that_is_killed_are_killed_too() {
     }
 }
 
+/// A server that cannot get rid of its result does not notice that it is to end: it would go on, with its locks, for as
+/// long as its group's results are held.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_result_of_a_client_that_closes_is_not_held_for_the_debt_of_its_group() {
+    let patient = |config: &mut Config| {
+        config.policy.max_wait = Duration::from_secs(600);
+        config.kill_abandoned = true;
+    };
+    for scene in Scene::both(patient).await {
+        // A MiB of the result takes it a minute.
+        scene.group("0.3").await;
+        let mut child = client(&scene, RESULT);
+        block_in_place(|| child.stdout.as_mut().unwrap().read_exact(&mut [0; 1_000]).unwrap());
+        // Some looks at it: the first leads its group into debt.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(scene.sessions("ann").await, 1, "{}", scene.name());
+        end(child);
+        // Some of a result that is held passes after half a minute.
+        let ended = eventually("its result is given up", async || scene.sessions("ann").await == 0);
+        assert!(timeout(Duration::from_secs(20), ended).await.is_ok(), "{}: it is held", scene.name());
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_dies_in_the_middle_is_told_to_its_clients() {
     for mut scene in Scene::both(|_| {}).await {

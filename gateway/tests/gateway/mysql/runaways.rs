@@ -139,6 +139,21 @@ async fn rows_and_request_units_are_limits_too() {
     eventually("both are recorded", async || value::<u32>(&mut admin, recorded).await == 2).await;
 }
 
+/// A server that is full of rows that nobody takes does not notice that it is to end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_runaway_with_a_large_result_is_ended_though_its_group_is_in_debt() {
+    let stage = Stage::with(|config| config.policy.max_wait = Duration::from_secs(60)).await;
+    let (mut admin, mut ann) = (stage.admin().await, stage.ann().await);
+    let limit = "query_limit = (ru = 100, action = kill)";
+    admin.query_drop(format!("create resource group r ru_per_sec = 10 {limit}")).await.unwrap();
+    admin.query_drop("alter user ann resource group r").await.unwrap();
+    rules_are_known(&mut admin, &mut ann).await;
+    let (code, message) = error(ann.query_drop("select repeat('x', 3000) from seq_1_to_1000000").await);
+    assert!(code == 8253 && message.contains("RequestUnit"), "{code} {message}");
+    // The session goes on.
+    ann.ping().await.unwrap();
+}
+
 /// Rows that come for some seconds, one each 10 ms.
 const TRICKLE: &str = "select repeat('x', 3000), sleep(0.01) from seq_1_to_250";
 
