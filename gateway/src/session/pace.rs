@@ -21,6 +21,9 @@ const LOOK_BYTES: u64 = 1_048_576;
 const COOLDOWN: u32 = 10;
 /// How long a result is held at least for the debt of its group, before some of it passes all the same.
 const LEAST_HOLD: Duration = Duration::from_secs(1);
+/// And at most: MySQL and MariaDB end a session whose result nobody takes for `net_write_timeout`, a minute unless changed.
+/// Twice as much is that minute; with half of it a group far in debt gets twice as much of its result.
+const MOST_HOLD: Duration = Duration::from_secs(30);
 /// Looks between two requests to end the same statement.
 const AGAIN: u32 = 10;
 
@@ -92,8 +95,8 @@ impl Pace {
     }
 
     /// Holds or takes the result as was decided about the statement: one that cools down by its rule, one that is
-    /// `spared` not for its debt, and no other for longer than its group's `patience` at a time. A client must not wait
-    /// for an hour for the one row of a statement that has cost an hour's RU: its group refuses the next one.
+    /// `spared` not for its debt, and no other for longer than its group's `patience` at a time, or [`MOST_HOLD`]. A client
+    /// must not wait for an hour for the one row of a statement that has cost an hour's RU: its group refuses the next one.
     pub(crate) fn obey(&mut self, verdict: &Verdict, cools_down: bool, spared: bool, patience: Duration) {
         self.holding = match verdict {
             Verdict::Holds if cools_down => !self.looks.is_multiple_of(COOLDOWN),
@@ -107,7 +110,7 @@ impl Pace {
         if !self.relented {
             let now = clock::now();
             let since = *self.held.get_or_insert(now);
-            self.relented = now.saturating_duration_since(since) >= patience.max(LEAST_HOLD);
+            self.relented = now.saturating_duration_since(since) >= patience.clamp(LEAST_HOLD, MOST_HOLD);
         }
         self.holding = !self.relented;
         if self.relented {
@@ -195,7 +198,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn debt_holds_a_result_no_longer_than_its_group_waits_and_then_some_of_it_passes() {
-        for (patience, looks) in [(Duration::from_secs(3), 30), (Duration::ZERO, 10)] {
+        let hour = Duration::from_secs(3_600);
+        for (patience, looks) in [(Duration::from_secs(3), 30), (Duration::ZERO, 10), (hour, 300)] {
             let (mut pace, began) = (Pace::new(), clock::now());
             let mut passed = 0;
             for round in 0..3 {
