@@ -148,14 +148,15 @@ impl<P: Protocol> Session<P> {
             self.link.to_client.add(&words);
         }
         let server_is_gone = matches!(end, Ok(End::Server));
+        if server_is_gone {
+            // Before its client takes what is left: the server's thread may be another connection's by then.
+            self.count_all();
+        }
         self.link.last_words(server_is_gone).await;
         self.protocol.leave(&self.shared);
         if !server_is_gone {
             self.outlast().await;
-        }
-        self.count_answered();
-        for finished in self.protocol.abandon() {
-            self.count(finished);
+            self.count_all();
         }
         end
     }
@@ -262,6 +263,14 @@ impl<P: Protocol> Session<P> {
     pub(crate) fn count_answered(&mut self) -> Option<Ended> {
         let finished = self.answered.take()?;
         Some(self.count(finished))
+    }
+
+    /// Counts what has ended, and what will not come to its end.
+    fn count_all(&mut self) {
+        self.count_answered();
+        for finished in self.protocol.abandon() {
+            self.count(finished);
+        }
     }
 
     /// Counts a statement that has ended.

@@ -11,9 +11,11 @@ use super::super::captured::{GREETING, LOGIN};
 use super::super::outstanding::PIPELINE_LIMIT;
 use super::super::tests::link::{OK, packet};
 use super::*;
+use crate::buffer::Outbox;
 use crate::govern::tests::Stage;
+use crate::govern::tests::eventually;
 use crate::seats::Seats;
-use crate::session::tests::{LATER, listening, soon};
+use crate::session::tests::{LATER, listening, narrow, soon};
 use crate::stream::Stream;
 
 /// A session, and both of its ends.
@@ -44,7 +46,12 @@ async fn pair() -> (TcpStream, TcpStream) {
 impl Talk {
     /// A session of root's that has logged in.
     async fn new(stage: &Stage) -> Self {
-        let ((client, near), (to_server, server)) = (pair().await, pair().await);
+        Self::over(stage, pair().await).await
+    }
+
+    /// The same over this connection of the client's.
+    async fn over(stage: &Stage, (client, near): (TcpStream, TcpStream)) -> Self {
+        let (to_server, server) = pair().await;
         let (closing, closed) = watch::channel(false);
         let listening = listening(stage, "mysql://127.0.0.1:1", closed);
         let shared = Arc::new(Shared { listening, control: None, self_signed: false, local_infile: true });
@@ -120,4 +127,28 @@ async fn a_group_that_is_chosen_behind_a_reset_or_another_database_stays_chosen(
         assert_eq!(heard(&mut talk.client, both.len()).await, both);
         talk.answers("select current_resource_group()", name).await;
     }
+}
+
+/// Its thread at the server is another connection's soon, whose work the counters have then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_whose_server_is_gone_is_counted_before_its_client_has_taken_the_rest() {
+    let stage = Stage::new().await;
+    let group = stage.group("own", "").await;
+    let Talk { mut client, mut server, session, _closing } = Talk::over(&stage, narrow().await).await;
+    client.write_all(&command(3, "set resource group own")).await.unwrap();
+    heard(&mut client, packet(1, OK).len()).await;
+    let select = command(3, "select 1");
+    client.write_all(&select).await.unwrap();
+    heard(&mut server, select.len()).await;
+    // More than the sockets hold, and less than the gateway takes.
+    let row = [&[0xfc, 0, 1][..], &[b'x'; 256]].concat();
+    let rows = packet(4, &row).repeat(Outbox::HIGH / 2 / row.len());
+    let answer = [packet(1, b"\x01"), packet(2, b"\x03def"), packet(3, b"\xfe\0\0\x02\0"), rows].concat();
+    server.write_all(&answer).await.unwrap();
+    drop(server);
+    eventually("it is counted", || group.consumption().operations > 0).await;
+    let mut said = Vec::new();
+    soon("the client gets all of it", client.read_to_end(&mut said)).await.unwrap();
+    assert!(said == answer, "{} bytes", said.len());
+    assert!(matches!(soon("the session ends", session).await.unwrap(), Some(End::Server)));
 }
