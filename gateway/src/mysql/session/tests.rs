@@ -1,5 +1,7 @@
 //! Sessions with a controller and no database: the tests say what a server would say.
 
+mod left;
+
 use std::net::Ipv4Addr;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

@@ -126,6 +126,18 @@ fn a_later_password_is_mixed_with_the_last_scramble() {
     assert_eq!(scramble(&link), b"aaaaaaaabbbbbbbbcccc");
 }
 
+/// Of two questions, as of two plugins in turn, the client has answered the second.
+#[test]
+fn a_password_is_mixed_with_the_scramble_of_the_last_question() {
+    let later = b"\xfecaching_sha2_password\0ddddddddeeeeeeeeffff\0";
+    let mut link = asked(NATIVE);
+    link.hear(Side::Client, &packet(4, &[7; 20])).unwrap();
+    link.hear(Side::Server, &packet(4, later)).unwrap();
+    link.hear(Side::Client, &packet(6, &[7; 32])).unwrap();
+    link.hear(Side::Server, &packet(6, OK)).unwrap();
+    assert_eq!(link.machine.wire().handshake.scramble(), b"ddddddddeeeeeeeeffff");
+}
+
 #[test]
 fn tls_begins_once() {
     let mut link = Link::new(Settings { client_tls: ClientTls::Always, ..Settings::default() });
