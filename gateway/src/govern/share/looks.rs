@@ -48,6 +48,19 @@ fn what_a_look_charged_is_not_charged_again() {
 }
 
 #[test]
+fn what_a_look_saw_of_one_statement_is_not_taken_for_the_next_one_s() {
+    let unowned = Unowned::default();
+    let (select, next) = (work(Select, 0, 0), did(0, 2 * MIB, 256));
+    let mut share = Share::new(Server::Postgres);
+    share.add(&did(0, 3 * MIB, 384));
+    share.looked();
+    share.end(&select, 3 * MIB, false, &unowned);
+    share.add(&next);
+    let usage = share.end(&select, 0, false, &unowned);
+    assert_eq!((usage.read_bytes, usage.write_bytes), unseen(Server::Postgres, &select, next));
+}
+
+#[test]
 fn what_is_spilled_explains_neither_the_other_reads_nor_the_other_writes() {
     let select = work(Select, 0, 0);
     // Pages beside temporary files that were read back, and a few calls of the log of others beside them.

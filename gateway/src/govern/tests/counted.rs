@@ -130,6 +130,17 @@ async fn a_runaway_is_recorded_once_with_what_was_done_about_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_statement_that_failed_is_judged_at_its_end_like_any_other() {
+    let stage = Stage::new().await;
+    let group = stage.group("own", &ruled("kill")).await;
+    let convicted = || stage.metric("convictions_total{action=\"dryrun\"}");
+    for (sent, failed, expected) in [(TOO_MANY - 1, true, 0), (TOO_MANY, true, 1), (TOO_MANY, false, 2)] {
+        drop(stage.begun(&group).await.end(cpu(1), rows(sent), failed));
+        assert_eq!(convicted(), expected, "{sent} rows, failed: {failed}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_a_watch_catches_is_recorded_and_what_it_refuses_is_counted_as_such() {
     let stage = Stage::new().await;
     let group = stage.group("own", "").await;

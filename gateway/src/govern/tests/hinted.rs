@@ -72,6 +72,21 @@ async fn inside_a_transaction_a_statement_owes_its_own_group_though_its_hint_lea
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn behind_a_hint_that_leads_nowhere_the_watches_of_the_own_group_say_who_pays() {
+    let stage = Stage::new().await;
+    let (own, other) = (stage.group("own", "").await, stage.group("other", "").await);
+    let text = "select /*+ RESOURCE_GROUP(nowhere) */ 1 from a";
+    let watch = "query watch add resource group own action = switch_group(other) sql text similar to";
+    stage.own(&format!("{watch} '{text}'")).await;
+    let pays = async {
+        while other.consumption().operations == 0 {
+            drop(stage.answered(&own, text, false).await.unwrap().end(cpu(1), rows(1), false));
+        }
+    };
+    timeout(PATIENCE, pays).await.expect("the watch is known, and the other group pays");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_group_that_is_new_here_is_charged_for_what_hints_at_it() {
     let stage = Stage::new().await;
     let own = stage.group("own", "").await;
