@@ -1,8 +1,8 @@
 //! Values of prepared statements that came in parts (`COM_STMT_SEND_LONG_DATA`), ahead of the execution that uses them.
 //!
-//! They have no response, and the server keeps them until it executes the statement or resets it. An execution that does
-//! not go to the server must not leave them there: its client sends them again with the next one, and the server appends
-//! what it gets to what it has.
+//! They have no response, and the server keeps them until it executes the statement or resets it. An execution that
+//! does not go to the server must not leave them there: its client sends them again with the next one, and the server
+//! appends what it gets to what it has.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,8 @@ use super::prepared::PREPARED_LIMIT;
 /// Most statements of one connection that are known to have parts; beyond, each may have some.
 const MOST: usize = PREPARED_LIMIT;
 
-/// The parts that the server has of statements of one connection. Most connections never have any, and hold little for it.
+/// The parts that the server has of statements of one connection. Most connections never have any, and hold little for
+/// them.
 #[derive(Debug, Default)]
 pub(super) struct Parts(Option<Box<Sent>>);
 

@@ -21,8 +21,8 @@ const LOOK_BYTES: u64 = 1_048_576;
 const COOLDOWN: u32 = 10;
 /// How long a result is held at least for the debt of its group, before some of it passes all the same.
 const LEAST_HOLD: Duration = Duration::from_secs(1);
-/// And at most: MySQL and MariaDB end a session whose result nobody takes for `net_write_timeout`, a minute unless changed.
-/// Twice as much is that minute; with half of it a group far in debt gets twice as much of its result.
+/// And at most: MySQL and MariaDB end a session whose result nobody takes for `net_write_timeout`, a minute unless
+/// changed. Twice as much is that minute; with half of it a group far in debt gets twice as much of its result.
 const MOST_HOLD: Duration = Duration::from_secs(30);
 /// Looks between two requests to end the same statement.
 const AGAIN: u32 = 10;
@@ -95,8 +95,9 @@ impl Pace {
     }
 
     /// Holds or takes the result as was decided about the statement: one that cools down by its rule, one that is
-    /// `spared` not for its debt, and no other for longer than its group's `patience` at a time, or [`MOST_HOLD`]. A client
-    /// must not wait for an hour for the one row of a statement that has cost an hour's RU: its group refuses the next one.
+    /// `spared` not for its debt, and no other for longer than its group's `patience` at a time, or [`MOST_HOLD`]. A
+    /// client must not wait for an hour for the one row of a statement that has cost an hour's RU: its group refuses
+    /// the next one.
     pub(crate) fn obey(&mut self, verdict: &Verdict, cools_down: bool, spared: bool, patience: Duration) {
         self.holding = match verdict {
             Verdict::Holds if cools_down => !self.looks.is_multiple_of(COOLDOWN),
