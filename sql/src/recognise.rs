@@ -34,9 +34,9 @@ pub fn may_be_ours(text: &[u8]) -> bool {
         let mut words = Words { bytes: text, at: start, nested: false };
         match words.start() {
             Start::Ours | Start::Perhaps => return true,
+            // A comment in a comment: its end depends on the dialect, and with it where the statement begins.
+            _ if words.nested => return true,
             Start::Query => queries = true,
-            // A comment in a comment: its end depends on the dialect.
-            Start::Other if words.nested => return true,
             Start::Other => {}
         }
         reached = words.at;
@@ -280,6 +280,8 @@ mod tests {
             "select 1; create resource group a",
             "select ';'; /*x*/ SET RESOURCE GROUP a",
             "/* /* */ */ create resource group a",
+            "/* /* */ select 1 */ create resource group a",
+            "/* /* */ (*/ set resource group a",
         ] {
             assert!(may_be_ours(text.as_bytes()), "{text}");
         }

@@ -488,4 +488,5 @@ fn long_texts_are_refused_or_passed_on() {
     assert_eq!(Statement::parse(&text, MySql), Ok(None));
 }
 
+mod begins;
 mod forms;
