@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 
 use sqlparser::ast::{Expr, ObjectName, Query, Visit as _, Visitor};
 use sqlparser::parser::Parser;
-use sqlparser::tokenizer::{Token, Word};
+use sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 
 use crate::cursor::{Cursor, is_keyword};
 use crate::error::{SqlError, cut};
@@ -84,14 +84,33 @@ fn ours_alone(cursor: &Cursor<'_>, tables: Vec<VirtualTable>) -> Result<Option<S
         let instead = "write the values into the text";
         return Err(SqlError::unsupported("a parameter in a query that tidegate answers", instead));
     }
-    // `DUAL`, which has one row and is no table.
-    let tokens = match cursor.tokens() {
-        [query @ .., from, dual] if is_keyword(&from.token, "FROM") && is_keyword(&dual.token, "DUAL") => {
-            query
-        }
-        all => all,
-    };
-    Ok(Some(Statement::Select(Select::new(tokens, tables, cursor.dialect))))
+    Ok(Some(Statement::Select(Select::new(&without_dual(cursor.tokens()), tables, cursor.dialect))))
+}
+
+/// The tokens without `FROM DUAL`, which has one row and is no table, where no other table stands beside it.
+fn without_dual<'t>(tokens: &[&'t TokenWithSpan]) -> Vec<&'t TokenWithSpan> {
+    const BEHIND: [&str; 6] = ["WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "UNION"];
+    let mut kept = Vec::with_capacity(tokens.len());
+    let mut rest = tokens;
+    loop {
+        rest = match rest {
+            [from, dual, behind @ ..]
+                if is_keyword(&from.token, "FROM")
+                    && is_keyword(&dual.token, "DUAL")
+                    && behind.first().is_none_or(|next| {
+                        next.token == Token::RParen
+                            || BEHIND.iter().any(|word| is_keyword(&next.token, word))
+                    }) =>
+            {
+                behind
+            }
+            [token, behind @ ..] => {
+                kept.push(*token);
+                behind
+            }
+            [] => return kept,
+        };
+    }
 }
 
 /// `SELECT CURRENT_RESOURCE_GROUP() [[AS] name] [FROM DUAL]`, and nothing else: the name of its column.
@@ -204,7 +223,7 @@ impl Visitor for Seen {
         };
         match ours {
             Some(table) => drop(self.ours.insert(table)),
-            None if parts == ["dual"] || parts == ["DUAL"] => {}
+            None if parts.len() == 1 && parts.iter().all(|name| name.eq_ignore_ascii_case("DUAL")) => {}
             None => drop(self.theirs.insert(parts.join(".").to_lowercase())),
         }
         ControlFlow::Continue(())
