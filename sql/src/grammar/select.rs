@@ -98,8 +98,7 @@ fn without_dual<'t>(tokens: &[&'t TokenWithSpan]) -> Vec<&'t TokenWithSpan> {
                 if is_keyword(&from.token, "FROM")
                     && is_keyword(&dual.token, "DUAL")
                     && behind.first().is_none_or(|next| {
-                        next.token == Token::RParen
-                            || BEHIND.iter().any(|word| is_keyword(&next.token, word))
+                        next.token == Token::RParen || BEHIND.iter().any(|word| is_keyword(&next.token, word))
                     }) =>
             {
                 behind

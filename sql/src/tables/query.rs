@@ -5,6 +5,9 @@
 //! bytes are bounded. Columns take their type from the table they come from, or else from their values.
 
 use std::ffi::c_int;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use rusqlite::functions::FunctionFlags;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
@@ -12,6 +15,7 @@ use rusqlite::limits::Limit;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Error, ErrorCode, Statement, ToSql, params_from_iter};
 use tidegate_cost_model::SqlDialect;
+use tokio::time::timeout;
 
 use super::load::Contents;
 use super::schema::VirtualTable;
@@ -20,10 +24,14 @@ use crate::answer::{Column, Kind, Table, Value};
 use crate::code::Code;
 use crate::error::SqlError;
 
-/// Instructions between two looks at the count of them.
-const STEPS_PER_LOOK: c_int = 10_000;
+/// Instructions between two looks at the count of them, and at the time. One of them may make a value of a megabyte, which
+/// takes a millisecond.
+const STEPS_PER_LOOK: c_int = 1_000;
 /// Looks before a query is ended: 20 million instructions are about half a second.
-const MAX_LOOKS: u32 = 2_000;
+const MAX_LOOKS: u32 = 20_000;
+/// Time for a query: as much as an answer of the controller has. 20 million instructions on large values take hours, and
+/// whoever may ask for the session's group may send one.
+const WITHIN: Duration = Duration::from_secs(10);
 /// Rows of an answer; the rest is left out, with a note.
 const MAX_ANSWER_ROWS: usize = 10_000;
 /// Bytes of text in an answer; the rest is left out, with a note.
@@ -42,15 +50,36 @@ pub(crate) async fn query(
     notes: Vec<String>,
     group: String,
 ) -> Result<Table, SqlError> {
-    let work = move || evaluate(&select, &contents, group).map_err(refused);
-    let evaluated = tokio::task::spawn_blocking(work).await;
+    let wanted = Wanted::default();
+    let unwanted = Arc::clone(&wanted.0);
+    let work = move || evaluate(&select, &contents, group, unwanted).map_err(refused);
+    let Ok(evaluated) = timeout(WITHIN, tokio::task::spawn_blocking(work)).await else {
+        let message = format!("it takes more than {} s; narrow it", WITHIN.as_secs());
+        return Err(SqlError::Query { message, code: Code::FULL });
+    };
     let mut table =
         evaluated.map_err(|error| SqlError::Internal(format!("the query did not finish: {error}")))??;
     table.notes.splice(0..0, notes);
     Ok(table)
 }
 
-fn evaluate(select: &Select, contents: &[Contents], group: String) -> Result<Table, Error> {
+/// The interest in an answer. When it is over, because of the time or because the session has left, the work ends at its
+/// next look.
+#[derive(Default)]
+struct Wanted(Arc<AtomicBool>);
+
+impl Drop for Wanted {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn evaluate(
+    select: &Select,
+    contents: &[Contents],
+    group: String,
+    unwanted: Arc<AtomicBool>,
+) -> Result<Table, Error> {
     let mut connection = Connection::open_in_memory()?;
     for schema in ["information_schema", "tidegate"] {
         connection.execute("ATTACH ':memory:' AS ?1", [schema])?;
@@ -60,7 +89,7 @@ fn evaluate(select: &Select, contents: &[Contents], group: String) -> Result<Tab
     }
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
     connection.create_scalar_function("current_resource_group", 0, flags, move |_| Ok(group.clone()))?;
-    confine(&mut connection)?;
+    confine(&mut connection, unwanted)?;
     let mut statement = connection.prepare(select.text())?;
     answer(&mut statement)
 }
@@ -111,7 +140,7 @@ fn kind_of(declared: &str) -> Option<Kind> {
 }
 
 /// Leaves the connection nothing but reading the tables that are there.
-fn confine(connection: &mut Connection) -> Result<(), Error> {
+fn confine(connection: &mut Connection, unwanted: Arc<AtomicBool>) -> Result<(), Error> {
     connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)?;
     connection.set_limit(Limit::SQLITE_LIMIT_EXPR_DEPTH, MAX_EXPRESSION_DEPTH)?;
     connection.set_limit(Limit::SQLITE_LIMIT_COMPOUND_SELECT, MAX_COMPOUND)?;
@@ -122,7 +151,7 @@ fn confine(connection: &mut Connection) -> Result<(), Error> {
         STEPS_PER_LOOK,
         Some(move || {
             looks += 1;
-            looks > MAX_LOOKS
+            looks > MAX_LOOKS || unwanted.load(Ordering::Relaxed)
         }),
     )
 }
@@ -247,4 +276,52 @@ fn described(said: &str) -> (String, Code) {
         Code::SYNTAX
     };
     (format!("{said}; docs/sql.md has the columns, and the query runs in SQLite's dialect"), code)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::statement::Statement;
+
+    /// A query of no table that makes a value of a megabyte for each of 10^6 rows.
+    fn heavy() -> Select {
+        let ten = format!("(VALUES {})", ["(1)"; 10].join(","));
+        let rows: Vec<String> = ('a'..='f').map(|name| format!("{ten} {name}")).collect();
+        let value = "length(hex(zeroblob(500000 - a.column1 - f.column1)))";
+        let text = format!("SELECT max({value}), CURRENT_RESOURCE_GROUP() FROM {}", rows.join(", "));
+        match Statement::parse(&text, SqlDialect::MySql) {
+            Ok(Some(Statement::Select(select))) => select,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn over() -> Arc<AtomicBool> {
+        Arc::new(AtomicBool::new(true))
+    }
+
+    #[test]
+    fn work_that_nobody_waits_for_ends_at_its_next_look() {
+        let ended = evaluate(&heavy(), &[], "g".to_owned(), over()).map_err(refused).unwrap_err();
+        assert_eq!(ended.code(), Code::FULL, "{ended}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_query_has_so_much_time_and_no_more_whatever_its_instructions_do() {
+        let asked = tokio::spawn(query(heavy(), Vec::new(), Vec::new(), "g".to_owned()));
+        tokio::task::yield_now().await;
+        advance(WITHIN).await;
+        let ended = asked.await.unwrap().unwrap_err();
+        assert!(ended.code() == Code::FULL && ended.to_string().contains("10 s"), "{ended}");
+    }
+
+    #[test]
+    fn what_is_waited_for_is_over_when_its_caller_leaves() {
+        let wanted = Wanted::default();
+        let unwanted = Arc::clone(&wanted.0);
+        assert!(!unwanted.load(Ordering::Relaxed));
+        drop(wanted);
+        assert!(unwanted.load(Ordering::Relaxed));
+    }
 }

@@ -17,7 +17,10 @@ fn a_statement_begins_behind_a_comment_in_a_comment_as_the_dialect_says() {
 fn dual_is_no_table_in_whatever_case_and_wherever_a_query_of_it_ends() {
     for (text, read) in [
         ("select current_resource_group(), 1 from Dual", "select current_resource_group(), 1"),
-        ("select current_resource_group(), 1 from Dual limit 1", "select current_resource_group(), 1 limit 1"),
+        (
+            "select current_resource_group(), 1 from Dual limit 1",
+            "select current_resource_group(), 1 limit 1",
+        ),
         (
             "select (select 1 from dual), current_resource_group() from dual where 1",
             "select (select 1 ), current_resource_group() where 1",
