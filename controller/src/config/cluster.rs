@@ -7,6 +7,8 @@ use crate::name::controller_name;
 
 /// Where keys are put in etcd.
 const PREFIX: &str = "tidegate/";
+/// The last part of `/v1/controllers/drain`, where the name of a controller stands in `/v1/controllers/{name}`.
+const DRAIN: &str = "drain";
 /// Bytes of a prefix: each key has it, and etcd holds keys in memory.
 const MAX_PREFIX: usize = 128;
 
@@ -40,6 +42,13 @@ pub(super) fn cluster(reader: &mut Reader) -> Option<ClusterSettings> {
         plaintext: reader.switch("etcd_plaintext_off_loopback").unwrap_or_default(),
     };
     let name = reader.named("cluster_name", controller_name);
+    if name.as_deref() == Some(DRAIN) {
+        let message = format!(
+            "{DRAIN:?} is a call of REST beside the names of controllers, so that nobody could forget this one there; \
+             write another name"
+        );
+        reader.refuse("cluster_name", &message);
+    }
     let prefix = reader.line("cluster_prefix");
     let address = reader.line("cluster_address");
     let seed = reader.switch("cluster_seed");
@@ -155,6 +164,10 @@ mod tests {
             (
                 "etcd_endpoints = [\"http://127.0.0.1:2379\"]\ncluster_name = \"a b\"",
                 "cluster_name: \"a b\" is not a",
+            ),
+            (
+                "etcd_endpoints = [\"http://127.0.0.1:2379\"]\ncluster_name = \"drain\"",
+                "cluster_name: \"drain\" is a call of REST",
             ),
         ] {
             let refused = refused(text);
