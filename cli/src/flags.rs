@@ -5,11 +5,15 @@ use tidegate_controller::group_fields::alterable;
 use crate::error::CliError;
 
 /// Fields of the API whose flag is called otherwise, and what it is called.
-const OTHERWISE: [(&str, &str); 3] =
-    [("name", "the name"), ("ru_per_sec", "--rate"), ("burst_ru_per_sec", "--burstable")];
+const OTHERWISE: [(&str, &str); 4] = [
+    ("name", "the name"),
+    ("ru_per_sec", "--rate"),
+    ("burst_ru_per_sec", "--burstable"),
+    ("watch_us", "--for"),
+];
 
 /// Fields of other things than groups.
-const OTHERS: [&str; 6] = ["name", "tenant", "user", "action", "group", "switch_group"];
+const OTHERS: [&str; 7] = ["name", "tenant", "user", "action", "group", "switch_group", "watch_us"];
 
 /// The flag of a field.
 fn flag_of(field: &str) -> String {

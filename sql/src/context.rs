@@ -18,7 +18,7 @@ pub struct Context {
     pub is_admin: bool,
     /// May change the session's group.
     pub may_switch: bool,
-    /// The wall clock, in milliseconds since 1970: watches end at a moment.
+    /// The wall clock, in milliseconds since 1970: to a controller of an earlier build watches end at a moment.
     pub now_unix_ms: u64,
     /// What shows a token to the controller; sensitive, so that it shows itself to nobody else.
     pub token: Option<MetadataValue<Ascii>>,

@@ -129,8 +129,8 @@ fn span(text: &str) -> Result<Span, String> {
 pub(crate) async fn run(command: WatchCommand, global: &Global) -> Result<(), CliError> {
     match command {
         WatchCommand::Add(args) => {
-            let watch = args.watch(unix_ms())?;
-            add(&global.admin().await?, watch, global).await
+            let request = args.request(unix_ms())?;
+            add(&global.admin().await?, request, global).await
         }
         WatchCommand::Remove(args) => {
             if args.ids.len() > 1 {
@@ -157,8 +157,7 @@ pub(crate) async fn run(command: WatchCommand, global: &Global) -> Result<(), Cl
     }
 }
 
-async fn add(admin: &Admin, watch: v1::Watch, global: &Global) -> Result<(), CliError> {
-    let request = v1::AddWatchRequest { watch: Some(watch) };
+async fn add(admin: &Admin, request: v1::AddWatchRequest, global: &Global) -> Result<(), CliError> {
     let reply =
         admin.statements().add_watch(request).await.map_err(admin.failed()).map_err(in_flags)?.into_inner();
     let watch = admin.part(reply.watch, "the watch")?;
@@ -189,8 +188,9 @@ impl Shown for Vec<v1::Watch> {
 }
 
 impl AddArgs {
-    /// The watch, from a clock that shows `unix_ms`.
-    fn watch(self, unix_ms: u64) -> Result<v1::Watch, CliError> {
+    /// The watch, and how long it lasts. Its end, from a clock that shows `unix_ms`, is for controllers of earlier builds:
+    /// others count from their own.
+    fn request(self, unix_ms: u64) -> Result<v1::AddWatchRequest, CliError> {
         let (matching, digest, text) = self.statement.recognised(self.dialect, self.matching);
         let end_unix_ms = match self.lasts {
             None => 0,
@@ -200,8 +200,9 @@ impl AddArgs {
             }
             Some(span) => unix_ms.saturating_add(span.0.div_ceil(1_000)),
         };
+        let watch_us = self.lasts.unwrap_or_default().0;
         let implied = self.action.is_empty() && !self.switch_group.is_empty();
-        Ok(v1::Watch {
+        let watch = v1::Watch {
             group: self.group,
             r#match: matching.to_owned(),
             digest,
@@ -210,7 +211,8 @@ impl AddArgs {
             switch_group: self.switch_group,
             end_unix_ms,
             ..v1::Watch::default()
-        })
+        };
+        Ok(v1::AddWatchRequest { watch: Some(watch), watch_us })
     }
 }
 
@@ -252,7 +254,12 @@ mod tests {
     fn parsed(arguments: &[&str]) -> Option<v1::Watch> {
         let line = ["tidegate", "watch", "add", "--group", "shop"].iter().chain(arguments);
         match Cli::try_parse_from(line).ok()?.command {
-            Command::Watch(WatchCommand::Add(args)) => args.watch(1_000).ok(),
+            Command::Watch(WatchCommand::Add(args)) => {
+                let v1::AddWatchRequest { watch, watch_us } = args.request(1_000).ok()?;
+                let watch = watch?;
+                assert_eq!(watch.end_unix_ms, if watch_us == 0 { 0 } else { 1_000 + watch_us / 1_000 });
+                Some(watch)
+            }
             other => panic!("{other:?}"),
         }
     }

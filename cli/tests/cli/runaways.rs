@@ -38,7 +38,11 @@ fn statements_are_watched_and_listed() {
     assert_eq!((&added["match"], &added["source"]), (&json!("similar"), &json!("manual")));
     let unix_ms = |field: &str| added[field].as_u64().unwrap();
     let lasts_ms = unix_ms("end_unix_ms") - unix_ms("start_unix_ms");
-    assert!((1..=600_000).contains(&lasts_ms), "{lasts_ms}");
+    assert_eq!(lasts_ms, 600_000, "by the clock of the controller alone");
+    let long =
+        [&["watch", "add", "--group", "shop", "--action", "kill", "--for", "8784h"][..], &sql].concat();
+    let said = controller.wrong(&long);
+    assert!(said.contains("--for: ") && said.contains("up to "), "{said}");
     assert!(added["text"].as_str().unwrap().contains('?'), "{added}");
     let exact = "ab".repeat(32);
     controller.ok(&["watch", "add", "--group", "shop", "--exact", &exact, "--switch-group", "default"]);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tidegate_core::units::Span;
 use tidegate_proto::v1;
 use tidegate_proto::v1::statements_server::Statements;
 use tokio_stream::wrappers::ReceiverStream;
@@ -108,9 +109,10 @@ impl Statements for StatementsAdapter {
         request: Request<v1::AddWatchRequest>,
     ) -> Result<Response<v1::AddWatchReply>, Status> {
         let (actor, service) = (actor(&request), Arc::clone(&self.service));
-        let watch = request.into_inner().watch;
+        let v1::AddWatchRequest { watch, watch_us } = request.into_inner();
         let watch = watch.ok_or_else(|| Status::invalid_argument("watch: is missing"))?;
-        let added = blocking(move || service.statements().add_watch(&actor, &watch)).await?;
+        let lasts = Span(watch_us);
+        let added = blocking(move || service.statements().add_watch_for(&actor, &watch, lasts)).await?;
         reply(v1::AddWatchReply { watch: Some(added.text()) })
     }
 

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use tidegate_core::units::Span;
 use tidegate_proto::v1;
 
 use crate::answers::page_limit;
@@ -12,7 +13,7 @@ use crate::definitions::audit::{Actor, Change};
 use crate::definitions::change::{Edit, Plan};
 use crate::error::{AdminError, InField};
 use crate::excerpt::excerpt;
-use crate::limits::{MAX_STATEMENT_PAGE, MAX_WATCHES};
+use crate::limits::{MAX_STATEMENT_PAGE, MAX_WATCHES, WATCH_RANGE};
 use crate::name::GroupName;
 use crate::statements::StatementCalls;
 use crate::statements::runaways::{Conviction, Found};
@@ -24,7 +25,26 @@ const RUNAWAY_PAGE: u32 = 100;
 impl StatementCalls<'_> {
     /// Watches a statement, in place of an earlier watch of the same.
     pub fn add_watch(&self, actor: &Actor, text: &v1::Watch) -> Result<Watch, AdminError> {
+        self.add_watch_at(actor, text, self.service.clock().unix_ms())
+    }
+
+    /// The same for so long from now, so that the caller's clock has no part in the end; with no time, until the end that
+    /// the watch has.
+    pub fn add_watch_for(&self, actor: &Actor, text: &v1::Watch, lasts: Span) -> Result<Watch, AdminError> {
         let unix_ms = self.service.clock().unix_ms();
+        if lasts == Span(0) {
+            return self.add_watch_at(actor, text, unix_ms);
+        }
+        if lasts > WATCH_RANGE.1 {
+            let message = format!("{lasts} is out of range: up to {}, or 0 for ever", WATCH_RANGE.1);
+            return Err(AdminError::invalid("watch_us", message));
+        }
+        // One that lasts less than a millisecond still ends after its start.
+        let end_unix_ms = unix_ms.saturating_add(lasts.0.div_ceil(1_000));
+        self.add_watch_at(actor, &v1::Watch { end_unix_ms, ..text.clone() }, unix_ms)
+    }
+
+    fn add_watch_at(&self, actor: &Actor, text: &v1::Watch, unix_ms: u64) -> Result<Watch, AdminError> {
         let wanted = Watch::parse(text, unix_ms)?;
         // No flush may store an older state of the same watch after this.
         let _alone = self.service.flushing();

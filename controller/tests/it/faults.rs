@@ -79,7 +79,8 @@ async fn a_conviction_waits_for_the_disk_and_a_watch_of_an_operator_does_not() {
         digest: "00000000000000cd".into(),
         ..v1::Watch::default()
     };
-    let error = statements.add_watch(v1::AddWatchRequest { watch: Some(watch) }).await.unwrap_err();
+    let error =
+        statements.add_watch(v1::AddWatchRequest { watch: Some(watch), watch_us: 0 }).await.unwrap_err();
     assert_eq!(error.code(), Code::Unavailable);
     let remove = v1::RemoveWatchRequest { id, group: String::new() };
     assert_eq!(statements.remove_watch(remove).await.unwrap_err().code(), Code::Unavailable);

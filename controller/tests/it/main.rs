@@ -135,4 +135,6 @@ mod waits;
 #[cfg(test)]
 mod watch;
 #[cfg(test)]
+mod watch_time;
+#[cfg(test)]
 mod what_if;

@@ -327,7 +327,7 @@ impl Story {
             switch_group: switch.into(),
             ..v1::Watch::default()
         };
-        let done = self.statements.add_watch(v1::AddWatchRequest { watch: Some(watch) }).await;
+        let done = self.statements.add_watch(v1::AddWatchRequest { watch: Some(watch), watch_us: 0 }).await;
         let mut after = self.model.clone();
         if let Ok(reply) = &done {
             let id = reply.get_ref().watch.as_ref().unwrap().id;

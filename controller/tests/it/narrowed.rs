@@ -221,7 +221,7 @@ async fn a_gateway_with_groups_follows_their_rules_alone() {
             action: "kill".to_owned(),
             ..v1::Watch::default()
         };
-        statements.add_watch(v1::AddWatchRequest { watch: Some(watch) }).await.unwrap();
+        statements.add_watch(v1::AddWatchRequest { watch: Some(watch), watch_us: 0 }).await.unwrap();
     }
     for (certificate, id, count) in [("till", "till", 1), ("gateway", "gateway", 2)] {
         let channel = channel(&running, files.shown(Some(certificate))).await.unwrap();

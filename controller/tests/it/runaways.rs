@@ -52,7 +52,7 @@ fn similar(group: &str, digest: u64) -> v1::Watch {
 }
 
 async fn add(lab: &Lab, watch: v1::Watch) -> Result<v1::Watch, tonic::Status> {
-    let request = v1::AddWatchRequest { watch: Some(watch) };
+    let request = v1::AddWatchRequest { watch: Some(watch), watch_us: 0 };
     Ok(lab.statements().await.add_watch(request).await?.into_inner().watch.unwrap())
 }
 

@@ -24,7 +24,8 @@ pub(super) async fn add(
     context: &Context,
 ) -> Result<Table, SqlError> {
     let group = asked.group.unwrap_or(&context.group);
-    // A watch that lasts less than a millisecond still ends after its start.
+    // The controller counts from its own clock; one of an earlier build knows this end only. A watch that lasts less than
+    // a millisecond still ends after its start.
     let end_unix_ms = asked.watch_us.map_or(0, |us| context.now_unix_ms.saturating_add(us.div_ceil(1_000)));
     let watch = v1::Watch {
         group: group.to_owned(),
@@ -36,8 +37,8 @@ pub(super) async fn add(
         end_unix_ms,
         ..v1::Watch::default()
     };
-    let reply =
-        controller.statements().add_watch(v1::AddWatchRequest { watch: Some(watch) }).await?.into_inner();
+    let request = v1::AddWatchRequest { watch: Some(watch), watch_us: asked.watch_us.unwrap_or_default() };
+    let reply = controller.statements().add_watch(request).await?.into_inner();
     let id = reply.watch.ok_or_else(|| missing("the watch"))?.id;
     let mut notes = Vec::new();
     if asked.group.is_none() {
