@@ -41,12 +41,13 @@ use error::CliError;
 fn main() -> ExitCode {
     let cli = args::parse();
     screen::choose(cli.global.color);
+    let compares = matches!(cli.command, Command::Diff(_));
     match run(cli) {
         Ok(code) => code,
         Err(error) if error.is_closed_pipe() => ExitCode::SUCCESS,
         Err(error) => {
             output::note(&format!("tidegate: {error}"));
-            ExitCode::from(error.exit_code())
+            ExitCode::from(if compares { command::diff::FAILED } else { error.exit_code() })
         }
     }
 }

@@ -105,6 +105,12 @@ pub(crate) fn print_raw(text: &str) -> Result<(), CliError> {
     write(&mut out).map_err(CliError::Output)
 }
 
+/// What a command goes on with where nobody reads any more what it prints: its work, and the status that answers who
+/// called it.
+pub(crate) fn unless_unread(printed: Result<(), CliError>) -> Result<(), CliError> {
+    printed.or_else(|error| if error.is_closed_pipe() { Ok(()) } else { Err(error) })
+}
+
 /// Prints a note for people on the standard error; a reader that is gone does not stop the work.
 pub(crate) fn note(text: &str) {
     let safe = if Screen::stderr().is_terminal { plain::lines(text) } else { text.into() };

@@ -12,7 +12,7 @@ use tidegate_tls::{
 use crate::args::Global;
 use crate::command::controller::own_folder;
 use crate::error::CliError;
-use crate::output::print;
+use crate::output::{print, unless_unread};
 use crate::page::Page;
 use crate::table::{Column, Table};
 
@@ -232,7 +232,7 @@ fn renew(args: &RenewArgs) -> Result<(), CliError> {
         tidegate_tls::write(path, &renewed, false, true)
             .map_err(|error| CliError::Refused(error.to_string()))?;
         let until = read(path)?.first().map(|new| date(new.not_after)).unwrap_or_default();
-        print(&format!("{} is valid until {until}", path.display()))?;
+        unless_unread(print(&format!("{} is valid until {until}", path.display())))?;
     }
     Ok(())
 }

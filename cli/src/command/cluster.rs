@@ -16,7 +16,7 @@ use crate::clock::monotonic_us;
 use crate::command::controller::{EtcdArgs, config_of};
 use crate::endpoints;
 use crate::error::CliError;
-use crate::output::note;
+use crate::output::{note, unless_unread};
 use crate::table::{Column, Table};
 use crate::token;
 use crate::view::RestoredView;
@@ -211,7 +211,7 @@ async fn status(wait: u64, global: &Global) -> Result<(), CliError> {
         note(&format!("cluster {cluster}"));
     }
     let leaders = || views.iter().filter(|view| view.role == LEADER).map(|view| view.endpoint.clone());
-    global.output.list(
+    let shown = global.output.list(
         &views,
         || leaders().collect(),
         || {
@@ -228,7 +228,8 @@ async fn status(wait: u64, global: &Global) -> Result<(), CliError> {
             }
             table
         },
-    )?;
+    );
+    unless_unread(shown)?;
     match leaders().count() {
         1 => Ok(()),
         0 => Err(CliError::Unavailable("no controller leads; see what each of them says".to_owned())),

@@ -10,7 +10,7 @@ use super::apply::{From, made};
 use crate::args::Global;
 use crate::error::CliError;
 use crate::manifest::{Comments, document, unified};
-use crate::output::{note, print, print_raw};
+use crate::output::{print, print_raw, unless_unread};
 use crate::plain;
 use crate::screen::Screen;
 
@@ -25,24 +25,20 @@ pub(crate) struct DiffArgs {
     from: From,
 }
 
-/// Runs the command. As with diff(1), a failure is status 2.
+/// The status of a failure, as with diff(1): 1 says that something differs.
+pub(crate) const FAILED: u8 = 2;
+
+/// Runs the command.
 pub(crate) async fn run(args: DiffArgs, global: &Global) -> Result<ExitCode, CliError> {
-    match differences(&args, global).await {
-        Ok(text) if text.is_empty() => Ok(ExitCode::SUCCESS),
-        Ok(text) => {
-            // Except for colours, no output may control a terminal.
-            if Screen::stdout().color {
-                print_raw(&coloured(&plain::lines(&text)))?
-            } else {
-                print(&text)?
-            }
-            Ok(ExitCode::from(1))
-        }
-        Err(error) => {
-            note(&format!("tidegate: {error}"));
-            Ok(ExitCode::from(2))
-        }
+    let text = differences(&args, global).await?;
+    if text.is_empty() {
+        return Ok(ExitCode::SUCCESS);
     }
+    // Except for colours, no output may control a terminal.
+    let printed =
+        if Screen::stdout().color { print_raw(&coloured(&plain::lines(&text))) } else { print(&text) };
+    unless_unread(printed)?;
+    Ok(ExitCode::from(1))
 }
 
 async fn differences(args: &DiffArgs, global: &Global) -> Result<String, CliError> {

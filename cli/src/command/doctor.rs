@@ -12,6 +12,7 @@ use crate::command::controller::LOG_FILTER;
 use crate::doctor::settings::SettingFacts;
 use crate::doctor::{Finding, Verdict, clock, limits, metering, ports, reach, settings, store};
 use crate::error::CliError;
+use crate::output::unless_unread;
 
 /// Columns before what was found, and columns of a line.
 const INDENT: usize = 21;
@@ -69,7 +70,7 @@ pub(crate) async fn run(args: DoctorArgs, global: &Global) -> Result<ExitCode, C
     let count = |verdict| findings.iter().filter(|finding: &&Finding| finding.verdict == verdict).count();
     let (failed, warnings) = (count(Verdict::Failed), count(Verdict::Warning));
     let view = DoctorView { failed, warnings, findings };
-    global.output.show(&view, || text(&view))?;
+    unless_unread(global.output.show(&view, || text(&view)))?;
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 

@@ -17,7 +17,7 @@ use crate::demo::worker;
 use crate::endpoints;
 use crate::error::CliError;
 use crate::node::{AdmissionLog, Governor, NotRun, Ran};
-use crate::output::{Output, print};
+use crate::output::{Output, print, unless_unread};
 use crate::sql::{Statement, read, split};
 use crate::stop;
 use crate::view::{millis, ru_text};
@@ -225,7 +225,7 @@ impl Statements {
                 Some(Err(not_run)) => refused(sql, &self.who, &not_run),
             };
             failed = failed.saturating_add(usize::from(!line.error.is_empty()));
-            show(&line, self.output)?;
+            unless_unread(show(&line, self.output))?;
         }
         Ok(failed)
     }

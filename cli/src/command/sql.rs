@@ -13,7 +13,7 @@ use crate::admin::Admin;
 use crate::args::Global;
 use crate::clock::unix_ms;
 use crate::error::CliError;
-use crate::output::{Output, note};
+use crate::output::{Output, note, unless_unread};
 use crate::sql::read;
 use crate::view::AnswerView;
 
@@ -97,7 +97,7 @@ pub(crate) async fn run(args: SqlArgs, global: &Global) -> Result<(), CliError> 
             context.group.clone_from(group);
         }
         let view = AnswerView::new(text, answer);
-        show(&view, global.output)?;
+        unless_unread(show(&view, global.output))?;
     }
     Ok(())
 }

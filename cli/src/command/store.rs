@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use crate::args::Global;
 use crate::command::controller::{STORE, own_folder};
 use crate::error::CliError;
-use crate::output::{note, print};
+use crate::output::{note, print, unless_unread};
 use crate::page::Page;
 use crate::table::Table;
 use crate::view::StoreView;
@@ -209,7 +209,7 @@ async fn run_check(args: CheckArgs, global: &Global) -> Result<(), CliError> {
     let named = path.clone();
     let checked = blocking(move || Ok(check(&named)?)).await?;
     let view = StoreView::of(&path, &checked);
-    global.output.show(&view, || Page::from(view.found()).then(table(&view)))?;
+    unless_unread(global.output.show(&view, || Page::from(view.found()).then(table(&view))))?;
     if checked.is_whole() {
         return Ok(());
     }

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::args::Global;
 use crate::error::{CliError, listed};
+use crate::output::unless_unread;
 use crate::table::{Column, Table};
 
 /// What to do with webhooks.
@@ -55,7 +56,7 @@ pub(crate) async fn run(command: WebhookCommand, global: &Global) -> Result<(), 
         tried.push(attempt(&webhook).await);
     }
     let names = || tried.iter().map(|one| one.name.clone()).collect();
-    global.output.list(&tried, names, || table(&tried))?;
+    unless_unread(global.output.list(&tried, names, || table(&tried)))?;
     let failed: Vec<&str> = tried.iter().filter(|one| !one.delivered).map(|one| one.name.as_str()).collect();
     if failed.is_empty() {
         return Ok(());

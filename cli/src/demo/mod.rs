@@ -30,7 +30,7 @@ use tokio::sync::watch;
 
 use crate::args::Global;
 use crate::error::CliError;
-use crate::output::note;
+use crate::output::{note, unless_unread};
 use crate::stop;
 use controllers::Controllers;
 use progress::Progress;
@@ -114,6 +114,6 @@ async fn play(
     let own = args.sql.as_ref().map(|sql| (sql.as_path(), args.user.as_str()));
     let show = Show::run(stage, args.seconds, own, &mut progress, &mut interrupted).await?;
     let report = show.report(&mut progress).await?;
-    global.output.show(&report, || report.page())?;
+    unless_unread(global.output.show(&report, || report.page()))?;
     Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -59,6 +59,8 @@ mod tls;
 #[cfg(test)]
 mod tokens;
 #[cfg(test)]
+mod unread;
+#[cfg(test)]
 mod waits;
 #[cfg(test)]
 mod webhook;
