@@ -86,12 +86,13 @@ fn state(outcome: &v1::Outcome, json: &str) -> String {
 
 /// The fields of a binding that is named like `user ann in tenant acme`.
 fn binding(name: &str, group: &str) -> Map<String, Value> {
-    let words: Vec<&str> = name.split(' ').collect();
-    let parts = words.windows(2).filter_map(|pair| match pair {
-        [part @ ("tenant" | "user"), name] => Some((*part, *name)),
-        _ => None,
-    });
-    let fields = parts.chain([("group", group)]);
+    // A tenant or a user may be called like one of the words between.
+    let parts = match *name.split(' ').collect::<Vec<_>>().as_slice() {
+        ["user", user, "in", "tenant", tenant] => vec![("tenant", tenant), ("user", user)],
+        [part @ ("tenant" | "user"), name] => vec![(part, name)],
+        _ => Vec::new(),
+    };
+    let fields = parts.into_iter().chain([("group", group)]);
     fields.map(|(name, value)| (name.to_owned(), Value::from(value))).collect()
 }
 
@@ -126,6 +127,14 @@ mod tests {
         );
         let bound = state(&outcome("binding", "user u in tenant t"), "\"shop\"");
         assert_eq!(bound, "kind: Binding\ntenant: t\nuser: u\ngroup: shop\n");
+        // Names of tenants and users that are words of the line.
+        for (tenant, user) in [("acme", "user"), ("tenant", "tenant"), ("user", "in"), ("in", "user")] {
+            let name = format!("user {user} in tenant {tenant}");
+            let bound = state(&outcome("binding", &name), "\"shop\"");
+            let quiet = |name: &str| bound.contains(&format!("{name}\n"));
+            assert!(quiet(&format!("tenant: {tenant}")) && quiet(&format!("user: {user}")), "{bound}");
+            assert_eq!(bound.lines().count(), 4, "{bound}");
+        }
         assert_eq!(state(&outcome("group", "a"), ""), "");
         assert_eq!(coloured("-a\n b\n"), "\u{1b}[31m-a\u{1b}[0m\n b\n");
     }
