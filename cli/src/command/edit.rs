@@ -51,8 +51,14 @@ pub(crate) async fn run(command: EditCommand, global: &Global) -> Result<(), Cli
     for _ in 0..MAX_ROUNDS {
         let opened = format!("{}{given}", reason_lines(&reason));
         fs::write(&file, &opened).map_err(CliError::file("write", &*file))?;
-        let status = open(&editor, &file)?;
-        let written = fs::read_to_string(&file).map_err(CliError::file("read", &*file))?;
+        let written = match open(&editor, &file).and_then(|status| Ok((status, read_back(&file)?))) {
+            Ok(written) => written,
+            Err(error) => {
+                let keep = file.exists();
+                return Err(given_up(file, keep, format!("nothing is changed: {error}")));
+            }
+        };
+        let (status, written) = written;
         let edited = without_reason(&written);
         if !status.success() {
             let reason = format!("{editor} ended with {status}; nothing is changed");
@@ -68,9 +74,11 @@ pub(crate) async fn run(command: EditCommand, global: &Global) -> Result<(), Cli
             return print(&format!("group {name} unchanged: the text is empty"));
         }
         given = edited;
-        reason = match put(&admin, &given, &mut live).await? {
-            Put::Done(reply) => return done(&admin, *reply, global),
-            Put::Refused(reason) => reason,
+        reason = match put(&admin, &given, &mut live).await {
+            Ok(Put::Done(reply)) => return done(&admin, *reply, global),
+            Ok(Put::Refused(reason)) => reason,
+            // No other text would help.
+            Err(error) => return Err(given_up(file, true, error.to_string())),
         };
     }
     Err(given_up(file, true, format!("nothing is changed after {MAX_ROUNDS} tries: {reason}")))
@@ -158,6 +166,18 @@ fn open(editor: &str, file: &Path) -> Result<ExitStatus, CliError> {
     let mut command = Command::new("sh");
     command.arg("-c").arg(format!("{editor} \"$1\"")).arg("sh").arg(file);
     command.status().map_err(|error| CliError::Process { what: editor.to_owned(), reason: error.to_string() })
+}
+
+/// What the editor left in the file.
+fn read_back(file: &Path) -> Result<String, CliError> {
+    let bytes = fs::read(file).map_err(CliError::file("read", file))?;
+    String::from_utf8(bytes).map_err(|error| CliError::Content {
+        path: file.to_owned(),
+        message: format!(
+            "byte {} is not UTF-8; have the editor save it as UTF-8, and apply it",
+            error.utf8_error().valid_up_to()
+        ),
+    })
 }
 
 /// A file that only its owner reads.

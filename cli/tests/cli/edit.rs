@@ -1,13 +1,17 @@
 //! `tidegate edit` with editors that are scripts.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Child, Output, Stdio};
+use std::thread;
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::support::{Controller, err, out, tidegate};
+use crate::support::{Controller, err, eventually, out, tidegate};
 
 /// A controller with a group, and an editor that is this script; `$1` is the file.
 fn stage(script: &str) -> (Controller, TempDir, PathBuf) {
@@ -118,4 +122,63 @@ fn an_editor_that_fails_or_is_not_named_changes_nothing() {
     assert!(err(&output).contains("neither VISUAL nor EDITOR"), "{}", err(&output));
     let missing = controller.run(&["edit", "group", "nobody"]);
     assert!(!missing.status.success());
+}
+
+/// The file whose name the error says, as bytes.
+fn kept_bytes(output: &Output) -> Vec<u8> {
+    let said = err(output);
+    let path = said.split("the text is in ").nth(1).unwrap_or_else(|| panic!("{said}"));
+    fs::read(path.lines().next().unwrap()).unwrap()
+}
+
+#[test]
+fn a_text_that_is_no_utf_8_is_kept() {
+    let (controller, folder, editor) = stage("printf 'comment: gr\\374n\\n' >> \"$1\"");
+    let output = edit(&controller, &editor, folder.path());
+    assert!(!output.status.success() && err(&output).contains("is not UTF-8"), "{}", err(&output));
+    assert!(kept_bytes(&output).ends_with(b"comment: gr\xfcn\n"));
+}
+
+/// Starts a controller whose REST listens where gRPC was; it ends with the standard input that is returned.
+fn rest_at(endpoint: &str, data: &Path) -> Child {
+    let address = endpoint.strip_prefix("http://").unwrap();
+    let mut command = tidegate();
+    command.args([
+        "controller",
+        "--listen",
+        "127.0.0.1:0",
+        "--http",
+        address,
+        "--until-stdin-ends",
+        "--data",
+    ]);
+    command.arg(data).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.map(Result::unwrap).any(|line| line.contains("rest ")));
+    child
+}
+
+/// An error that is no refusal of the text, and that no other text would mend.
+#[test]
+fn a_text_is_kept_when_what_answers_at_last_is_no_controller() {
+    let script = "sed -i 's/^ru_per_sec: .*/ru_per_sec: 7/' \"$1\"; touch \"$TMPDIR/written\"\n\
+                  until test -e \"$TMPDIR/there\"; do :; done";
+    let (controller, folder, editor) = stage(script);
+    let output = thread::scope(|scope| {
+        let edited = scope.spawn(|| edit(&controller, &editor, folder.path()));
+        eventually("the text is written", || folder.path().join("written").exists());
+        let pid = Pid::from_raw(i32::try_from(controller.id()).unwrap()).unwrap();
+        let address = controller.endpoint.strip_prefix("http://").unwrap();
+        kill_process(pid, Signal::KILL).unwrap();
+        eventually("its port is free", || TcpStream::connect(address).is_err());
+        let mut other = rest_at(&controller.endpoint, &folder.path().join("other"));
+        fs::write(folder.path().join("there"), "").unwrap();
+        let output = edited.join().unwrap();
+        drop(other.stdin.take());
+        other.wait().unwrap();
+        output
+    });
+    assert!(!output.status.success() && err(&output).contains("gRPC"), "{}", err(&output));
+    assert!(kept(&output).contains("ru_per_sec: 7"));
 }
