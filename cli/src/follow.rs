@@ -15,6 +15,7 @@ use tokio::time::MissedTickBehavior;
 use crate::admin::Admin;
 use crate::args::Global;
 use crate::clock::{unix_ms, utc_text};
+use crate::endpoints;
 use crate::error::CliError;
 use crate::output::{Output, note, print, print_raw};
 use crate::page::Page;
@@ -67,7 +68,7 @@ pub(crate) async fn show<V: Shown>(
     follow: Follow,
     read: impl AsyncFn(&Admin) -> Result<V, CliError>,
 ) -> Result<(), CliError> {
-    let admin = global.admin().await?;
+    let mut admin = global.admin().await?;
     let first = read(&admin).await?;
     let output = global.output;
     if !follow.watch {
@@ -88,7 +89,7 @@ pub(crate) async fn show<V: Shown>(
     loop {
         let look = async {
             ticks.tick().await;
-            read(&admin).await
+            look_again(global, &mut admin, &read).await
         };
         tokio::select! {
             looked = look => match looked {
@@ -105,6 +106,29 @@ pub(crate) async fn show<V: Shown>(
                 return watched.end();
             }
         }
+    }
+}
+
+/// Reads again; of several controllers another one may lead by now, which is looked for where the one that did says
+/// nothing.
+pub(crate) async fn look_again<V>(
+    global: &Global,
+    admin: &mut Admin,
+    read: &impl AsyncFn(&Admin) -> Result<V, CliError>,
+) -> Result<V, CliError> {
+    let missed = match read(admin).await {
+        Err(error) if error.passes() => error,
+        looked => return looked,
+    };
+    if endpoints::each(&global.endpoint).nth(1).is_none() {
+        return Err(missed);
+    }
+    match global.admin().await {
+        Ok(found) => {
+            *admin = found;
+            read(admin).await
+        }
+        Err(_) => Err(missed),
     }
 }
 

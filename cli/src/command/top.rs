@@ -8,7 +8,7 @@ use clap::Args;
 use crate::args::Global;
 use crate::clock::{unix_ms, utc_text};
 use crate::error::CliError;
-use crate::follow::interval;
+use crate::follow::{interval, look_again};
 use crate::output::note;
 use crate::page::Page;
 use crate::sample::{GroupSample, sample};
@@ -38,11 +38,11 @@ pub(crate) struct TopArgs {
 
 /// Runs the command.
 pub(crate) async fn run(args: TopArgs, global: &Global) -> Result<(), CliError> {
-    let admin = global.admin().await?;
+    let mut admin = global.admin().await?;
     let mut board = Board::new(&global.endpoint, args.interval, args.all);
     let terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     if terminal && !args.once && global.output.is_for_people() {
-        return top::run(&admin, board).await;
+        return top::run(admin, board, global).await;
     }
     let first = sample(&admin).await?;
     if args.once {
@@ -57,7 +57,7 @@ pub(crate) async fn run(args: TopArgs, global: &Global) -> Result<(), CliError> 
     loop {
         let look = async {
             ticks.tick().await;
-            sample(&admin).await
+            look_again(global, &mut admin, &sample).await
         };
         tokio::select! {
             looked = look => match looked {

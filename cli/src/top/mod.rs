@@ -18,8 +18,10 @@ pub(crate) use board::{Board, indented};
 pub(crate) use column::{table, whole};
 
 use crate::admin::Admin;
+use crate::args::Global;
 use crate::clock::unix_ms;
 use crate::error::CliError;
+use crate::follow::look_again;
 use crate::sample::sample;
 use crate::screen::Screen;
 use crate::terminal::{Asked, Signals, Terminal};
@@ -31,9 +33,9 @@ const KEY_WITHIN: Duration = Duration::from_millis(50);
 const EVENTS: usize = 64;
 
 /// Runs on a terminal until it is quit.
-pub(crate) async fn run(admin: &Admin, mut board: Board) -> Result<(), CliError> {
+pub(crate) async fn run(mut admin: Admin, mut board: Board, global: &Global) -> Result<(), CliError> {
     // A first look that fails is reported on the screen that stays.
-    board.saw(sample(admin).await?, unix_ms());
+    board.saw(sample(&admin).await?, unix_ms());
     let mut signals = Signals::listen()?;
     let mut terminal = Terminal::take(true)?;
     let mut keys = Keys::listen()?;
@@ -43,7 +45,7 @@ pub(crate) async fn run(admin: &Admin, mut board: Board) -> Result<(), CliError>
         terminal.draw(&board.lines(&Screen::stdout()))?;
         let look = async {
             ticks.tick().await;
-            sample(admin).await
+            look_again(global, &mut admin, &sample).await
         };
         tokio::select! {
             looked = look, if !board.is_paused() => match looked {

@@ -45,6 +45,8 @@ mod set_up;
 #[cfg(test)]
 mod settings;
 #[cfg(test)]
+mod several;
+#[cfg(test)]
 mod sockets;
 #[cfg(test)]
 mod sql;
