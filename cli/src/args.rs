@@ -342,6 +342,20 @@ mod tests {
     }
 
     #[test]
+    fn each_command_that_lists_things_with_names_prints_them() {
+        for line in [
+            "cluster members",
+            "group proposals",
+            "group proposal shop",
+            "group propose shop --rate 5",
+            "group apply-proposal shop",
+        ] {
+            let words = ["tidegate"].into_iter().chain(line.split(' ')).chain(["-o", "name"]);
+            assert!(read(words.map(OsString::from).collect()).is_ok(), "{line}");
+        }
+    }
+
+    #[test]
     fn a_number_below_zero_is_a_value_that_is_wrong_and_not_an_option() {
         assert!(wrong("audit --limit -1").contains("invalid value '-1' for '--limit <N>'"));
         assert!(wrong("group create g --rate 1 --weight -1").contains("invalid value '-1' for '--weight"));

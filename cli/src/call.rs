@@ -36,11 +36,15 @@ const IGNORED: [(&[&str], &[&str]); 19] = [
 ];
 
 /// Commands that print names with `-o name`.
-const NAMED: [&[&str]; 21] = [
+const NAMED: [&[&str]; 26] = [
     &["group", "list"],
     &["group", "show"],
     &["group", "create"],
     &["group", "alter"],
+    &["group", "propose"],
+    &["group", "proposal"],
+    &["group", "proposals"],
+    &["group", "apply-proposal"],
     &["bind", "list"],
     &["resolve"],
     &["usage"],
@@ -49,6 +53,7 @@ const NAMED: [&[&str]; 21] = [
     &["token", "list"],
     &["context", "list"],
     &["cluster", "status"],
+    &["cluster", "members"],
     &["cost-table", "list"],
     &["cost-table", "put"],
     &["statement", "list"],
