@@ -12,6 +12,7 @@ use crate::args::Global;
 use crate::clock::utc_text;
 use crate::error::CliError;
 use crate::follow::{self, Follow, Shown};
+use crate::output::unless_unread;
 use crate::page::Page;
 use crate::table::{Column, Table};
 
@@ -173,11 +174,26 @@ impl Shown for Vec<v1::Token> {
 async fn revoke(ids: Vec<u64>, force: bool, global: &Global) -> Result<(), CliError> {
     let admin = global.admin().await?;
     let mut revoked = Vec::new();
+    let mut failed = Ok(());
     for id in ids {
-        let reply = admin.calls().revoke_token(v1::RevokeTokenRequest { id, force }).await;
-        let reply = reply.map_err(admin.failed())?.into_inner();
-        revoked.push(admin.part(reply.token, "the token")?);
+        match revoke_one(&admin, id, force).await {
+            Ok(token) => revoked.push(token),
+            Err(error) => {
+                failed = Err(error);
+                break;
+            }
+        }
     }
+    if revoked.is_empty() {
+        return failed;
+    }
+    // Those before the one that failed are revoked.
     let line = |token: &v1::Token| format!("token {} of {} revoked\n", token.id, token.name);
-    global.output.show(&revoked, || revoked.iter().map(line).collect::<String>())
+    unless_unread(global.output.show(&revoked, || revoked.iter().map(line).collect::<String>()))?;
+    failed
+}
+
+async fn revoke_one(admin: &Admin, id: u64, force: bool) -> Result<v1::Token, CliError> {
+    let reply = admin.calls().revoke_token(v1::RevokeTokenRequest { id, force }).await;
+    admin.part(reply.map_err(admin.failed())?.into_inner().token, "the token")
 }

@@ -188,3 +188,24 @@ fn a_tenant_sees_its_own_by_commands_and_by_sql() {
     let without = err(&asked(&controller, "root", &["token", "create", "x", "--role", "tenant"]));
     assert!(without.contains("tenant: is missing"), "{without}");
 }
+
+/// What was revoked before one that cannot be is said, also to programs.
+#[test]
+fn tokens_that_are_revoked_before_one_that_does_not_exist_are_named() {
+    let controller = Controller::start();
+    for name in ["ann", "bob"] {
+        controller.ok(&["token", "create", name, "--role", "viewer"]);
+    }
+    let output = controller.run(&["token", "revoke", "1", "77", "2", "-o", "json"]);
+    assert_eq!(output.status.code(), Some(1), "{}", out(&output));
+    assert!(err(&output).contains("77"), "{}", err(&output));
+    let revoked: serde_json::Value = serde_json::from_str(&out(&output)).unwrap();
+    let names = |tokens: &serde_json::Value| -> Vec<String> {
+        let tokens = tokens.as_array().unwrap().iter();
+        tokens.map(|token| token["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(&revoked), ["ann"]);
+    assert_eq!(names(&controller.json(&["token", "list"])), ["bob"]);
+    let nothing = controller.run(&["token", "revoke", "77", "-o", "json"]);
+    assert_eq!((nothing.status.code(), out(&nothing).as_str()), (Some(1), ""));
+}
