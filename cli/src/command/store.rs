@@ -191,6 +191,8 @@ fn decoded(row: v1::StoreRow, endpoint: &str) -> Result<Row, CliError> {
 
 async fn run_restore(args: RestoreArgs, global: &Global) -> Result<(), CliError> {
     let store = store_at(&args.data);
+    // A name that was mistyped makes no folder.
+    std::fs::metadata(&args.backup).map_err(CliError::file("read", &args.backup))?;
     if let Some(folder) = store.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         own_folder(folder).map_err(CliError::file("make the data directory", folder))?;
     }

@@ -231,3 +231,12 @@ fn who_is_killed_on_either_side_leaves_no_half_file_under_the_final_name() {
         }
     }
 }
+
+#[test]
+fn a_backup_whose_name_was_mistyped_makes_no_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, data) = (folder.path().join("mistyped.redb"), folder.path().join("data"));
+    let output = run(&["store", "restore", text(&file), "--data", text(&data)]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err(&output).contains("mistyped.redb") && !data.exists(), "{}", err(&output));
+}
