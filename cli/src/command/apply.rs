@@ -283,12 +283,17 @@ pub(crate) fn show(reply: &v1::ApplyReply, dry_run: bool, global: &Global) -> Re
 
 /// Makes a change of steps that no file has, and prints what became of them.
 pub(crate) async fn steps(kinds: Vec<Kind>, global: &Global) -> Result<(), CliError> {
+    let admin = global.admin().await?;
+    show(&change(&admin, kinds).await?, false, global)
+}
+
+/// Makes a change of steps that no file has: all of them, or none.
+pub(crate) async fn change(admin: &Admin, kinds: Vec<Kind>) -> Result<v1::ApplyReply, CliError> {
     let steps = kinds.into_iter().map(|kind| v1::Step { kind: Some(kind) }).collect();
     let request = fits(v1::ApplyRequest { steps, ..v1::ApplyRequest::default() })?;
-    let admin = global.admin().await?;
     let mut calls = admin.calls().max_decoding_message_size(MAX_ANSWER);
     let reply = calls.apply(request).await.map_err(|status| unknown(admin.failed()(status)))?;
-    show(&reply.into_inner(), false, global)
+    Ok(reply.into_inner())
 }
 
 #[cfg(test)]

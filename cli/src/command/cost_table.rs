@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use tidegate_cost_model::{CostTable, TableText};
 use tidegate_proto::v1;
+use tidegate_proto::v1::step::Kind;
 
 use crate::admin::Admin;
 use crate::args::Global;
+use crate::command::apply::change;
 use crate::error::CliError;
 use crate::follow::{self, Follow, Shown};
 use crate::page::Page;
@@ -52,10 +54,7 @@ pub(crate) async fn run(command: CostTableCommand, global: &Global) -> Result<()
             // All mistakes are reported before anything is sent.
             let tables = read(&file, shadow)?;
             let admin = global.admin().await?;
-            let mut views = Vec::new();
-            for (table, role) in tables {
-                views = put(&admin, table, role).await?;
-            }
+            let views = put(&admin, tables).await?;
             global.output.list(&views, || views.names(), || views.page())
         }
     }
@@ -105,15 +104,30 @@ async fn list(admin: &Admin) -> Result<Vec<CostTableView>, CliError> {
     Ok(reply.all.into_iter().map(view).collect())
 }
 
+/// Puts tables in force, all of them or none; returns those that are in force then.
 async fn put(
     admin: &Admin,
-    table: v1::CostTable,
-    role: &'static str,
+    tables: Vec<(v1::CostTable, &'static str)>,
 ) -> Result<Vec<CostTableView>, CliError> {
-    let request = v1::PutCostTableRequest { table: Some(table), role: role.to_owned() };
-    let reply = admin.calls().put_cost_table(request).await.map_err(admin.failed())?.into_inner();
-    let active = reply.active.map(|table| CostTableView::new(table, ACTIVE));
-    let shadow = reply.shadow.map(|table| CostTableView::new(table, SHADOW));
+    let mut puts: Vec<v1::PutCostTableRequest> = tables
+        .into_iter()
+        .map(|(table, role)| v1::PutCostTableRequest { table: Some(table), role: role.to_owned() })
+        .collect();
+    let (active, shadow) = match (puts.pop(), puts.is_empty()) {
+        (Some(request), true) => {
+            let reply = admin.calls().put_cost_table(request).await.map_err(admin.failed())?.into_inner();
+            (reply.active, reply.shadow)
+        }
+        (last, _) => {
+            change(admin, puts.into_iter().chain(last).map(Kind::CostTable).collect()).await?;
+            let request = v1::GetCostTablesRequest {};
+            let reply = admin.calls().get_cost_tables(request).await.map_err(admin.failed())?.into_inner();
+            let in_force = admin.part(reply.tables, "the tables in force")?;
+            (in_force.active, in_force.shadow)
+        }
+    };
+    let active = active.map(|table| CostTableView::new(table, ACTIVE));
+    let shadow = shadow.map(|table| CostTableView::new(table, SHADOW));
     Ok(active.into_iter().chain(shadow).collect())
 }
 

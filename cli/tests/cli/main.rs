@@ -15,6 +15,8 @@ mod contexts;
 #[cfg(test)]
 mod controller;
 #[cfg(test)]
+mod cost_tables;
+#[cfg(test)]
 mod demo;
 #[cfg(test)]
 mod demotion;
