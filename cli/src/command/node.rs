@@ -16,7 +16,7 @@ use crate::args::Global;
 use crate::demo::worker;
 use crate::endpoints;
 use crate::error::CliError;
-use crate::node::{AdmissionLog, Governor, NotRun, Ran};
+use crate::node::{AdmissionLog, Governor, NotRun, Ran, Transaction};
 use crate::output::{Output, print, unless_unread};
 use crate::sql::{Statement, read, split};
 use crate::stop;
@@ -28,7 +28,8 @@ use crate::view::{millis, ru_text};
     tidegate node --sql work.sql --tenant storefront --user checkout --db shop.db\n  \
     echo 'select 1; select 2;' | tidegate node --user analyst\n\n\
     Every statement waits for admission in the group of its user, is metered, and settled with what it used.\n\
-    BEGIN and COMMIT are statements of their own here, so a transaction holds its locks while it waits.")]
+    BEGIN and COMMIT are statements of their own here, so a transaction holds its locks while it waits. One of which a\n\
+    statement is refused or fails is rolled back, and the rest of it does not run.")]
 pub(crate) struct NodeArgs {
     /// Statements to run; the standard input when left out or '-'.
     #[arg(long, value_name = "FILE")]
@@ -205,7 +206,15 @@ impl Statements {
     /// Runs them until all are done or it is time to stop; returns how many did not succeed.
     fn run_all(mut self, texts: Vec<String>) -> Result<usize, CliError> {
         let mut failed = 0_usize;
+        let mut transaction = Transaction::default();
         for sql in texts {
+            if transaction.leaves_out(&sql) {
+                failed = failed.saturating_add(1);
+                let line = not_run(sql, &self.who, 0, "not run: its transaction was rolled back".to_owned());
+                unless_unread(show(&line, self.output))?;
+                continue;
+            }
+            let is_inside = !self.connection.is_autocommit();
             let operation = [Statement::new(&sql, [])];
             let admission = async {
                 tokio::select! {
@@ -222,12 +231,29 @@ impl Statements {
                     ));
                 }
                 Some(Ok(admitted)) => ran(sql, &self.governor.run(&self.connection, &operation, admitted)),
-                Some(Err(not_run)) => refused(sql, &self.who, &not_run),
+                Some(Err(NotRun { refused, waited_us })) => {
+                    not_run(sql, &self.who, waited_us, refused.to_string())
+                }
             };
-            failed = failed.saturating_add(usize::from(!line.error.is_empty()));
+            if !line.error.is_empty() {
+                failed = failed.saturating_add(1);
+                if is_inside {
+                    self.roll_back()?;
+                    transaction.lose(&line.sql);
+                }
+            }
             unless_unread(show(&line, self.output))?;
         }
         Ok(failed)
+    }
+
+    /// Keeps nothing of a transaction, unless it is rolled back already.
+    fn roll_back(&self) -> Result<(), CliError> {
+        if self.connection.is_autocommit() {
+            Ok(())
+        } else {
+            Ok(self.connection.execute_batch("ROLLBACK")?)
+        }
     }
 }
 
@@ -253,20 +279,20 @@ fn ran(sql: String, ran: &Ran) -> Line {
     }
 }
 
-fn refused(sql: String, who: &Resolved, not_run: &NotRun) -> Line {
+fn not_run(sql: String, who: &Resolved, waited_us: u64, error: String) -> Line {
     Line {
         sql,
         group: who.group().name().to_string(),
         rows: 0,
         changed: 0,
-        waited_us: not_run.waited_us,
+        waited_us,
         estimate_micro_ru: 0,
         charged_micro_ru: 0,
         cpu_micro_ru: 0,
         read_micro_ru: 0,
         write_micro_ru: 0,
         network_micro_ru: 0,
-        error: not_run.refused.to_string(),
+        error,
     }
 }
 

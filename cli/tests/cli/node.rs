@@ -36,3 +36,26 @@ fn a_statement_dearer_than_the_burst_runs_every_time_and_the_rest_is_owed() {
         assert!(run == 0 || micro("waited_us") > 0, "what is owed is paid first: {line}");
     }
 }
+
+/// SQLite leaves a transaction open where a statement of it fails, and a refusal never gets there: a COMMIT behind either
+/// would keep half of it.
+#[test]
+fn a_transaction_that_lost_a_statement_is_kept_in_no_part() {
+    let controller = Controller::start();
+    let folder = tempfile::tempdir().unwrap();
+    let (script, database) = (folder.path().join("work.sql"), folder.path().join("work.db"));
+    let text = "create table t(a unique); begin; insert into t values (1); insert into t values (1);\n\
+                insert into t values (2); commit; insert into t values (3);\n\
+                begin; insert into t values (4); commit;";
+    std::fs::write(&script, text).unwrap();
+    let (script, file) = (script.to_str().unwrap(), database.to_str().unwrap());
+    let output = controller.run(&["-o", "json", "node", "--sql", script, "--db", file]);
+    assert_eq!(output.status.code(), Some(1));
+    let lines: Vec<Value> = out(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let errors: Vec<&str> = lines.iter().map(|line| line["error"].as_str().unwrap()).collect();
+    assert!(errors[3].contains("UNIQUE") && errors[4..6].iter().all(|error| error.starts_with("not run")));
+    assert_eq!(errors.iter().filter(|error| !error.is_empty()).count(), 3, "{errors:?}");
+    let connection = rusqlite::Connection::open(&database).unwrap();
+    let kept: String = connection.query_row("select group_concat(a) from t", [], |row| row.get(0)).unwrap();
+    assert_eq!(kept, "3,4");
+}
