@@ -325,6 +325,21 @@ fn a_user_is_known_by_the_password_in_the_file_and_may_do_what_etcd_says() {
 }
 
 #[test]
+fn a_user_is_known_to_each_member_that_is_asked_behind_one_that_is_killed() {
+    let mut server = servers::Etcd::start(3, &["--bcrypt-cost", "4"]).unwrap();
+    leader(&server);
+    turn_authentication_on(&server);
+    let folder = tempfile::tempdir().unwrap();
+    let password_file = Some(file(folder.path(), "s3cret"));
+    let store =
+        connect(Written { user: Some("tidegate".to_owned()), password_file, ..of(server.endpoints()) });
+    once(&store, "k1");
+    server.kill(0).unwrap();
+    once(&store, "k2");
+    assert_eq!(keys(&store), ["k1", "k2"]);
+}
+
+#[test]
 fn a_store_without_space_says_so_and_still_reads_and_removes() {
     let server = servers::Etcd::start(1, &["--quota-backend-bytes", "4194304"]).unwrap();
     let store = connect(of(server.endpoints()));
@@ -339,6 +354,8 @@ fn a_store_without_space_says_so_and_still_reads_and_removes() {
     let status = store.status(WITHIN).unwrap();
     assert!(status.version.starts_with("3.") && status.size >= 3 << 20, "{status:?}");
     assert!((1..=status.size).contains(&status.in_use), "{status:?}");
+    // Versions before 3.6 do not say it, which is not a quota of nothing.
+    assert!(status.quota.is_none_or(|quota| quota == 4 << 20), "{status:?}");
 }
 
 #[test]

@@ -207,3 +207,21 @@ impl Drop for Etcd {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each of them asked the member that failed; the next one is passed by none.
+    #[test]
+    fn callers_that_fail_together_give_the_turn_to_the_next_member_once() {
+        let endpoints = (1..=3).map(|port| format!("http://127.0.0.1:{port}")).collect();
+        let settings = Written { endpoints, ..Written::default() }.check().unwrap();
+        let store = Etcd::new(settings).unwrap();
+        for failed in [0, 1, 2, 0] {
+            let turns = [store.turn(), store.turn()];
+            turns.iter().for_each(|turn| store.move_on(turn));
+            assert_eq!((turns[0].member, store.turn().member), (failed, (failed + 1) % 3));
+        }
+    }
+}

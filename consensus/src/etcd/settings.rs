@@ -276,6 +276,7 @@ mod tests {
     #[test]
     fn each_member_is_named_once_and_there_is_at_least_one() {
         let many: Vec<String> = (1..=17).map(|port| format!("http://localhost:{port}")).collect();
+        assert!(Written { endpoints: many[1..].to_vec(), ..Written::default() }.check().is_ok());
         for (endpoints, said) in [
             (vec![], "has 0 members; name 1 to 16"),
             (many, "has 17 members"),
@@ -342,7 +343,13 @@ mod tests {
             let refused = settings.check_files().unwrap_err().to_string();
             assert!(refused.contains("holds no password") && !refused.contains("s3cret"), "{refused}");
         }
-        for (bytes, text) in [(&b"s3cret"[..], "s3cret"), (b"s3cret \r\n", "s3cret "), (b"a\n\n", "a\n")] {
+        let longest = "s".repeat(MOST_PASSWORD);
+        for (bytes, text) in [
+            (&b"s3cret"[..], "s3cret"),
+            (b"s3cret \r\n", "s3cret "),
+            (b"a\n\n", "a\n"),
+            (format!("{longest}\n").as_bytes(), &longest),
+        ] {
             put(bytes, 0o600);
             assert_eq!(password(&path).unwrap(), text);
         }
