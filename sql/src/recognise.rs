@@ -271,6 +271,7 @@ mod tests {
             "calibrate resource",
             "explain ru select 1",
             "truncate tidegate.statements",
+            "TRUNCATE TideGate.statements",
             "truncate table `tidegate`.statements",
             "delete from \"TideGate\".statements",
             "select current_resource_group()",

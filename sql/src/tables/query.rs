@@ -324,4 +324,24 @@ mod tests {
         drop(wanted);
         assert!(unwanted.load(Ordering::Relaxed));
     }
+
+    /// A count above 2^63 comes as a double, though its column is one of integers.
+    #[test]
+    fn a_column_of_counts_is_of_doubles_where_one_of_them_is() {
+        let columns = VirtualTable::Usage.columns();
+        let at = columns.iter().position(|(name, _)| *name == "operations").unwrap();
+        let row = |value| {
+            let mut row = vec![Value::Null; columns.len()];
+            row[at] = value;
+            row
+        };
+        let large = Value::Float(9_223_372_036_854_775_808.0);
+        let rows = vec![row(large.clone()), row(Value::Int(7))];
+        let contents = Contents { table: VirtualTable::Usage, rows };
+        let text = "SELECT operations FROM tidegate.usage";
+        let Ok(Some(Statement::Select(select))) = Statement::parse(text, SqlDialect::MySql) else { panic!() };
+        let table = evaluate(&select, &[contents], "g".to_owned(), Arc::default()).unwrap();
+        assert_eq!(table.columns[0].kind, Kind::Float);
+        assert_eq!(table.rows, [[large], [Value::Float(7.0)]]);
+    }
 }

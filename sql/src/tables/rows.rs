@@ -225,3 +225,16 @@ fn float(value: i64) -> f64 {
 pub(super) fn count(value: u64) -> f64 {
     value as f64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_that_is_more_than_an_integer_is_the_nearest_double_and_never_cut() {
+        let most = i64::MAX.unsigned_abs();
+        assert_eq!(large(u128::from(most)), Value::Int(i64::MAX));
+        assert_eq!(large(u128::from(most) + 1), Value::Float(9_223_372_036_854_775_808.0));
+        assert_eq!(large(1 << 100), Value::Float(2_f64.powi(100)));
+    }
+}

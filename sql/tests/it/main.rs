@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod groups;
 #[cfg(test)]
+mod pages;
+#[cfg(test)]
 mod proposals;
 #[cfg(test)]
 mod queries;

@@ -50,6 +50,16 @@ async fn watches_are_added_listed_and_removed() {
 }
 
 #[tokio::test]
+async fn a_watch_that_names_no_group_is_in_that_of_the_session() {
+    let lab = Lab::start().await;
+    lab.done("CREATE RESOURCE GROUP shop RU_PER_SEC=5").await;
+    let session = Context { group: "shop".into(), ..context() };
+    lab.send_as(&session, "QUERY WATCH ADD ACTION KILL SQL DIGEST 00000000000000ab").await.unwrap();
+    let watched = lab.rows("SELECT resource_group_name FROM information_schema.runaway_watches").await;
+    assert_eq!(watched, ["shop"]);
+}
+
+#[tokio::test]
 async fn convictions_are_listed() {
     let lab = Lab::start().await;
     let mut statements = StatementsClient::new(lab.channel.clone());

@@ -1,4 +1,5 @@
-//! Where a statement begins behind comments, and where a query ends that reads no table.
+//! Where a statement begins behind comments, where a query ends that reads no table, and what is at a limit or said
+//! twice.
 
 use super::*;
 
@@ -29,5 +30,35 @@ fn dual_is_no_table_in_whatever_case_and_wherever_a_query_of_it_ends() {
     ] {
         let Statement::Select(select) = parse(text) else { panic!("{text}") };
         assert_eq!((select.text(), select.tables()), (read, &[][..]));
+    }
+}
+
+#[test]
+fn a_text_of_as_many_bytes_as_are_read_is_read() {
+    let text = |bytes: usize| {
+        let statement = "SET RESOURCE GROUP shop /*";
+        format!("{statement}{}*/", "x".repeat(bytes - statement.len() - 2))
+    };
+    let most = crate::statement::MAX_TEXT;
+    assert_eq!(parse(&text(most)), Statement::SetGroup { name: "shop".into() });
+    let (message, code) = wrong(&text(most + 1), MySql);
+    assert!(code == Code::FULL && message.contains(&most.to_string()), "{message}");
+}
+
+#[test]
+fn a_watch_says_once_how_long_it_lasts_for_ever_as_well() {
+    for twice in ["DURATION '5m' DURATION UNLIMITED", "DURATION UNLIMITED, DURATION '5m'"] {
+        let (message, code) = wrong(&format!("QUERY WATCH ADD SQL DIGEST 00000000000000ab {twice}"), MySql);
+        assert!(code == Code::SYNTAX && message.contains("given twice"), "{twice}: {message}");
+    }
+}
+
+#[test]
+fn a_change_names_each_field_once_where_a_way_to_burst_ends_its_limit() {
+    for options in ["BURSTABLE=OFF BURST_RU_PER_SEC=DEFAULT", "BURST_RU_PER_SEC=DEFAULT BURSTABLE=UNLIMITED"]
+    {
+        let (_, mut fields) = altered(options);
+        fields.sort_unstable();
+        assert_eq!(fields, ["burst_ru_per_sec", "burstable"], "{options}");
     }
 }
