@@ -188,8 +188,8 @@ impl Shown for Vec<v1::Watch> {
 }
 
 impl AddArgs {
-    /// The watch, and how long it lasts. Its end, from a clock that shows `unix_ms`, is for controllers of earlier builds:
-    /// others count from their own.
+    /// The watch, and how long it lasts. Its end, from a clock that shows `unix_ms`, is for controllers of earlier
+    /// builds: others count from their own.
     fn request(self, unix_ms: u64) -> Result<v1::AddWatchRequest, CliError> {
         let (matching, digest, text) = self.statement.recognised(self.dialect, self.matching);
         let end_unix_ms = match self.lasts {

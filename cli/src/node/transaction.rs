@@ -1,7 +1,7 @@
 //! A transaction of a script that lost a statement: nothing of it is kept, and what is left of it does not run.
 //!
-//! A statement that fails in SQLite, or is refused, may leave the transaction open: those behind it, and the COMMIT, would
-//! make the rest of it true.
+//! A statement that fails in SQLite, or is refused, may leave the transaction open: those behind it, and the COMMIT,
+//! would make the rest of it true.
 
 use tidegate_cost_model::{SqlDialect, Template};
 

@@ -37,8 +37,8 @@ fn a_statement_dearer_than_the_burst_runs_every_time_and_the_rest_is_owed() {
     }
 }
 
-/// SQLite leaves a transaction open where a statement of it fails, and a refusal never gets there: a COMMIT behind either
-/// would keep half of it.
+/// SQLite leaves a transaction open where a statement of it fails, and a refusal never gets there: a COMMIT behind
+/// either would keep half of it.
 #[test]
 fn a_transaction_that_lost_a_statement_is_kept_in_no_part() {
     let controller = Controller::start();

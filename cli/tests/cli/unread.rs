@@ -53,7 +53,7 @@ fn a_node_runs_all_statements_although_nobody_reads_what_they_cost() {
 }
 
 #[test]
-fn a_status_that_answers_a_question_is_the_same_whoever_reads() {
+fn a_status_that_answers_a_question_is_the_same_without_a_reader() {
     let controller = Controller::start();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("shop.yaml");

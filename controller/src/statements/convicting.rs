@@ -28,8 +28,8 @@ impl StatementCalls<'_> {
         self.add_watch_at(actor, text, self.service.clock().unix_ms())
     }
 
-    /// The same for so long from now, so that the caller's clock has no part in the end; with no time, until the end that
-    /// the watch has.
+    /// The same for so long from now, so that the caller's clock has no part in the end; with no time, until the end
+    /// that the watch has.
     pub fn add_watch_for(&self, actor: &Actor, text: &v1::Watch, lasts: Span) -> Result<Watch, AdminError> {
         let unix_ms = self.service.clock().unix_ms();
         if lasts == Span(0) {

@@ -24,8 +24,8 @@ pub(super) async fn add(
     context: &Context,
 ) -> Result<Table, SqlError> {
     let group = asked.group.unwrap_or(&context.group);
-    // The controller counts from its own clock; one of an earlier build knows this end only. A watch that lasts less than
-    // a millisecond still ends after its start.
+    // The controller counts from its own clock; one of an earlier build knows this end only. A watch that lasts less
+    // than a millisecond still ends after its start.
     let end_unix_ms = asked.watch_us.map_or(0, |us| context.now_unix_ms.saturating_add(us.div_ceil(1_000)));
     let watch = v1::Watch {
         group: group.to_owned(),

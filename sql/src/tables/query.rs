@@ -24,13 +24,13 @@ use crate::answer::{Column, Kind, Table, Value};
 use crate::code::Code;
 use crate::error::SqlError;
 
-/// Instructions between two looks at the count of them, and at the time. One of them may make a value of a megabyte, which
-/// takes a millisecond.
+/// Instructions between two looks at the count of them, and at the time. One of them may make a value of a megabyte,
+/// which takes a millisecond.
 const STEPS_PER_LOOK: c_int = 1_000;
 /// Looks before a query is ended: 20 million instructions are about half a second.
 const MAX_LOOKS: u32 = 20_000;
-/// Time for a query: as much as an answer of the controller has. 20 million instructions on large values take hours, and
-/// whoever may ask for the session's group may send one.
+/// Time for a query: as much as an answer of the controller has. 20 million instructions on large values take hours,
+/// and every session may send one that reads no table.
 const WITHIN: Duration = Duration::from_secs(10);
 /// Rows of an answer; the rest is left out, with a note.
 const MAX_ANSWER_ROWS: usize = 10_000;
@@ -63,8 +63,8 @@ pub(crate) async fn query(
     Ok(table)
 }
 
-/// The interest in an answer. When it is over, because of the time or because the session has left, the work ends at its
-/// next look.
+/// The interest in an answer. When it is over, because of the time or because the session has left, the work ends at
+/// its next look.
 #[derive(Default)]
 struct Wanted(Arc<AtomicBool>);
 
