@@ -28,8 +28,8 @@ use crate::view::{millis, ru_text};
     tidegate node --sql work.sql --tenant storefront --user checkout --db shop.db\n  \
     echo 'select 1; select 2;' | tidegate node --user analyst\n\n\
     Every statement waits for admission in the group of its user, is metered, and settled with what it used.\n\
-    BEGIN and COMMIT are statements of their own here, so a transaction holds its locks while it waits. One of which a\n\
-    statement is refused or fails is rolled back, and the rest of it does not run.")]
+    BEGIN and COMMIT are statements of their own here, so a transaction holds its locks while it waits. One of which\n\
+    a statement is refused or fails is rolled back, and the rest of it does not run.")]
 pub(crate) struct NodeArgs {
     /// Statements to run; the standard input when left out or '-'.
     #[arg(long, value_name = "FILE")]
