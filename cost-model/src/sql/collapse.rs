@@ -55,6 +55,16 @@ struct Row<M> {
     mark: Option<M>,
 }
 
+/// What a hint leaves as it is.
+pub(super) struct Around<M> {
+    before: Before,
+    held: Held,
+    depth: u32,
+    lists: u64,
+    row: Option<Row<M>>,
+    row_is_literal: bool,
+}
+
 /// A sink behind which repetition does not show.
 pub(super) struct Collapse<S: Sink> {
     sink: S,
@@ -115,15 +125,26 @@ impl<S: Sink> Collapse<S> {
         self.emit(Token::Word(word), then);
     }
 
-    /// The start of a hint, which is no part of the statement around it.
-    pub(super) fn open_hint(&mut self) {
+    /// The start of a hint, which is no part of the statement around it: that goes on behind it as it was.
+    pub(super) fn open_hint(&mut self) -> Around<S::Mark> {
         self.sink.token(Token::HintOpen);
+        Around {
+            before: std::mem::replace(&mut self.before, Before::Start),
+            held: std::mem::replace(&mut self.held, Held::Nothing),
+            depth: std::mem::take(&mut self.depth),
+            lists: std::mem::take(&mut self.lists),
+            row: self.row.take(),
+            row_is_literal: std::mem::take(&mut self.row_is_literal),
+        }
     }
 
-    /// The end of a hint. Hints follow the verb, so what comes next is read as if it followed the verb.
-    pub(super) fn close_hint(&mut self) {
+    /// The end of a hint. A word before it is taken for the verb that hints follow, whatever it is.
+    pub(super) fn close_hint(&mut self, around: Around<S::Mark>) {
         self.sink.token(Token::HintClose);
-        self.before = Before::Clause;
+        let Around { before, held, depth, lists, row, row_is_literal } = around;
+        self.before = if before == Before::Word { Before::Clause } else { before };
+        (self.held, self.depth, self.lists) = (held, depth, lists);
+        (self.row, self.row_is_literal) = (row, row_is_literal);
     }
 
     /// Any other token, after which `then` is the token before.

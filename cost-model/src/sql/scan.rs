@@ -59,7 +59,10 @@ impl<S: Sink> Scanner<'_, S> {
             b'-' if next == Some(b'-') && self.dashes_comment() => self.text.line_comment(),
             b'#' if self.text.rules.hash_comments => self.text.line_comment(),
             b'/' if next == Some(b'*') => self.block_comment(),
-            b'*' if next == Some(b'/') && (self.in_hint || self.in_executable) => self.leave_comment(),
+            b'*' if next == Some(b'/') && self.in_executable => {
+                self.text.at += 2;
+                self.in_executable = false;
+            }
             b'-' | b'+' if self.signs_a_number() => self.text.at += 1,
             b'$' if self.text.rules.dollar_quotes && self.text.dollar_string() => {
                 self.out.literal(Literal::String)
@@ -143,12 +146,8 @@ impl<S: Sink> Scanner<'_, S> {
 
     fn block_comment(&mut self) {
         match self.text.peek(2) {
-            Some(b'+') if !self.in_hint => {
-                self.text.at += 3;
-                self.in_hint = true;
-                self.out.open_hint();
-            }
-            Some(b'!') if self.text.rules.executable_comments => {
+            Some(b'+') if !self.in_hint => self.hint(),
+            Some(b'!') if self.text.rules.executable_comments && !self.in_hint => {
                 self.text.at += 3;
                 self.in_executable = true;
                 while self.text.class_at(0) & class::DIGIT != 0 {
@@ -159,14 +158,21 @@ impl<S: Sink> Scanner<'_, S> {
         }
     }
 
-    fn leave_comment(&mut self) {
-        self.text.at += 2;
-        if self.in_hint {
-            self.in_hint = false;
-            self.out.close_hint();
-        } else {
-            self.in_executable = false;
+    /// A hint ends where the comment ends that it is for most servers, whatever quotes and comments begin in it.
+    fn hint(&mut self) {
+        let mut behind = self.text;
+        behind.skip_comment();
+        let read = behind.bytes.get(..behind.at).unwrap_or_default();
+        self.text.bytes = read.strip_suffix(b"*/").unwrap_or(read);
+        self.text.at += 3;
+        self.in_hint = true;
+        let around = self.out.open_hint();
+        while let Some(byte) = self.text.peek(0) {
+            self.step(byte);
         }
+        self.out.close_hint(around);
+        self.in_hint = false;
+        self.text = behind;
     }
 
     fn bracket_or_separator(&mut self, byte: u8) {

@@ -98,7 +98,7 @@ impl Sink for TokenText {
 
     fn token(&mut self, token: Token<'_>) {
         match token {
-            Token::HintOpen => self.in_hint = true,
+            Token::HintOpen => (self.in_hint, self.matched) = (true, Matched::Nothing),
             Token::HintClose => self.in_hint = false,
             other if self.in_hint => self.hint(other),
             other => {

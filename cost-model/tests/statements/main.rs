@@ -2,6 +2,7 @@
 
 use tidegate_cost_model::{Fingerprinter, SqlDialect, StatementKind, Template};
 
+mod hints;
 mod tokens;
 
 /// Each dialect with its letter.

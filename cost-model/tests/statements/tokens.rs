@@ -34,7 +34,8 @@ const TOKENS: &[(&str, &str, &str)] = &[
     // Hints are left out, and what follows is read as if it followed the verb.
     ("gmps", "/*+ A(1) */ -1", "?"),
     ("gmps", "/*+ x */ a", "a"),
-    ("gmps", "/*+ a /*+ b */ c */ d", "d"),
+    ("gp", "/*+ a /*+ b */ c */ d", "d"),
+    ("ms", "/*+ a /*+ b */ c */ d", "c */ d"),
     // Lists of literals shrink to one, tuples of literals to the first tuple, rows after VALUES to the first row.
     ("gmps", "where a in (1, 2 -3)", "where a in (? - ?)"),
     ("gmps", "where a in (1, 'a' 'b')", "where a in (?)"),
