@@ -74,7 +74,8 @@ impl<'a> Cursor<'a> {
 
     /// Passes a comment to the end of the line.
     pub(super) fn line_comment(&mut self) {
-        while !matches!(self.peek(0), None | Some(b'\n')) {
+        let ends = |byte| byte == b'\n' || byte == b'\r' && self.rules.returns_end_lines;
+        while self.peek(0).is_some_and(|byte| !ends(byte)) {
             self.at += 1;
         }
     }

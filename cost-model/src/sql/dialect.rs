@@ -58,6 +58,8 @@ pub(super) struct Rules {
     pub(super) nested_comments: bool,
     /// `--` is a comment only before white space.
     pub(super) dashes_need_space: bool,
+    /// A carriage return ends a line comment, as a line feed does.
+    pub(super) returns_end_lines: bool,
     /// `#` starts a comment.
     pub(super) hash_comments: bool,
     /// `/*! .. */` is code.
@@ -90,6 +92,7 @@ impl SqlDialect {
             bracket_identifiers: false,
             nested_comments: true,
             dashes_need_space: false,
+            returns_end_lines: false,
             hash_comments: false,
             executable_comments: false,
             question_placeholders: true,
@@ -114,6 +117,7 @@ impl SqlDialect {
         static POSTGRESQL: Rules = Rules {
             classes: classes(b"", b"+-*/<>=~!%^&|:#@?`"),
             any_server: false,
+            returns_end_lines: true,
             backtick_identifiers: false,
             question_placeholders: false,
             colon_placeholders: false,

@@ -92,6 +92,8 @@ const TOKENS: &[(&str, &str, &str)] = &[
     ("s", "[a]]b] c", "[a]]b] c"),
     // Comments, and code in comments.
     ("gmps", "a -- b\n c", "a c"),
+    ("p", "a -- b\r c -- d\r\n e", "a c e"),
+    ("gms", "a -- b\r c\n d", "a d"),
     ("gps", "a--b\n c", "a c"),
     ("m", "a--b\n c", "a - - b c"),
     ("gmps", "a --", "a"),
