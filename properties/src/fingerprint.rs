@@ -99,7 +99,7 @@ fn no_literal_survives(dialect: SqlDialect, text: &str, template: &Template) {
     let Ok(tokens) = Tokenizer::new(rules(dialect), text).tokenize() else { return };
     // White space beyond ASCII is part of a word, but for the tokenizer.
     let spaced = text.chars().any(|c| !c.is_ascii() && c.is_whitespace());
-    if spaced || tokens.iter().any(misread) {
+    if spaced || tokens.iter().any(misread) || goes_on_escaped(&tokens) {
         return;
     }
     let others: Vec<String> = tokens
@@ -132,6 +132,14 @@ fn misread(token: &Token) -> bool {
         Token::AmpersandRightAngleBracket => true,
         _ => false,
     }
+}
+
+/// Whether a string goes on an `E'..'`, in which a backslash goes on to escape. The tokenizer reads it by itself.
+fn goes_on_escaped(tokens: &[Token]) -> bool {
+    let others: Vec<_> = tokens.iter().filter(|token| !matches!(token, Token::Whitespace(_))).collect();
+    others
+        .windows(2)
+        .any(|pair| matches!(pair, [Token::EscapedStringLiteral(_), Token::SingleQuotedString(_)]))
 }
 
 /// Words without a digit, and short ones, turn up elsewhere by chance.

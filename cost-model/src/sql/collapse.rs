@@ -109,6 +109,11 @@ impl<S: Sink> Collapse<S> {
         )
     }
 
+    /// Whether the token before is a string.
+    pub(super) fn follows_a_string(&self) -> bool {
+        self.before == Before::Literal(Literal::String)
+    }
+
     /// An unquoted word.
     pub(super) fn word(&mut self, word: &[u8]) {
         let meaning = if self.before == Before::Dot { Keyword::None } else { keyword(word) };

@@ -19,12 +19,15 @@ struct Scanner<'a, S: Sink> {
     out: Collapse<S>,
     in_hint: bool,
     in_executable: bool,
+    /// A backslash escaped in the last string.
+    escaped: bool,
 }
 
 /// Feeds the tokens of `sql` to `sink` and gives it back.
 pub(super) fn scan<S: Sink>(sql: &[u8], rules: &'static Rules, sink: S) -> S {
     let text = Cursor { bytes: sql.get(..MAX_SCAN_BYTES).unwrap_or(sql), at: 0, rules };
-    let mut scanner = Scanner { text, out: Collapse::new(sink), in_hint: false, in_executable: false };
+    let out = Collapse::new(sink);
+    let mut scanner = Scanner { text, out, in_hint: false, in_executable: false, escaped: false };
     while let Some(byte) = scanner.text.peek(0) {
         scanner.step(byte);
     }
@@ -48,7 +51,7 @@ impl<S: Sink> Scanner<'_, S> {
     fn punctuation(&mut self, byte: u8) {
         let next = self.text.peek(1);
         match byte {
-            b'\'' => self.string(byte, self.text.rules.backslash),
+            b'\'' => self.string(byte, self.text.rules.backslash || self.goes_on_escaped()),
             b'"' if self.text.rules.double_quoted_strings => self.string(byte, self.text.rules.backslash),
             b'"' => self.identifier(byte),
             b'`' if self.text.rules.backtick_identifiers => self.identifier(byte),
@@ -127,7 +130,13 @@ impl<S: Sink> Scanner<'_, S> {
         true
     }
 
+    /// Whether a string here goes on an `E'..'`, whose rules then hold for it, too.
+    fn goes_on_escaped(&self) -> bool {
+        self.escaped && self.out.follows_a_string()
+    }
+
     fn string(&mut self, quote: u8, backslash: bool) {
+        self.escaped = backslash;
         self.text.quotes(quote, backslash);
         self.out.literal(Literal::String);
     }
