@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use sqlparser::ast::{SetExpr, Statement};
+use sqlparser::ast::{Expr, SetExpr, Statement, UtilityOption, Value};
 use tidegate_core::usage::Usage;
 
 macro_rules! kinds {
@@ -74,7 +74,11 @@ impl StatementKind {
             Statement::Insert(_) => Self::Insert,
             Statement::Update(_) | Statement::Merge(_) => Self::Update,
             Statement::Delete(_) => Self::Delete,
-            Statement::Explain { analyze: true, statement, .. } => Self::of_one(statement),
+            Statement::Explain { analyze, options, statement, .. }
+                if *analyze || options.as_deref().is_some_and(analyzes) =>
+            {
+                Self::of_one(statement)
+            }
             Statement::Copy { .. } | Statement::LoadData { .. } | Statement::Unload { .. } => Self::Copy,
             Statement::Call(_) => Self::Call,
             other if is_transaction(other) => Self::Transaction,
@@ -126,6 +130,17 @@ impl StatementKind {
             cross_zone_bytes: 0,
         }
     }
+}
+
+/// Whether the options of an `EXPLAIN` have the statement run. Of several `ANALYZE` the last one counts. A value that is
+/// a literal is not known any more, but for `FALSE`; it is taken for a yes, since few write it and mean no.
+fn analyzes(options: &[UtilityOption]) -> bool {
+    let last = options.iter().rev().find(|option| option.name.value.eq_ignore_ascii_case("analyze"));
+    last.is_some_and(|option| match &option.arg {
+        Some(Expr::Value(value)) => value.value != Value::Boolean(false),
+        Some(Expr::Identifier(word)) => !word.value.eq_ignore_ascii_case("off"),
+        _ => true,
+    })
 }
 
 const fn is_transaction(statement: &Statement) -> bool {

@@ -3,6 +3,7 @@
 use tidegate_cost_model::{Fingerprinter, SqlDialect, StatementKind, Template};
 
 mod hints;
+mod kinds;
 mod tokens;
 
 /// Each dialect with its letter.
