@@ -20,6 +20,8 @@ pub(super) enum Before {
     In,
     Array,
     Values,
+    /// `VALUE`: a row may follow, or a sign that is an operator.
+    Value,
     Literal(Literal),
     Open,
     Close,
@@ -121,11 +123,18 @@ impl<S: Sink> Collapse<S> {
             Keyword::Constant if matches!(self.before, Before::Open | Before::Comma | Before::Operator) => {
                 return self.literal(Literal::Number);
             }
+            // Where a value stands it is a column.
+            Keyword::Offset if self.wants_value() && self.before != Before::Start => Before::Word,
+            // Here it is the function of `ON DUPLICATE KEY UPDATE`, whose brackets are no row.
+            Keyword::Values | Keyword::Value if matches!(self.before, Before::Comma | Before::Operator) => {
+                Before::Word
+            }
             Keyword::None | Keyword::Constant => Before::Word,
-            Keyword::Clause => Before::Clause,
+            Keyword::Clause | Keyword::Offset => Before::Clause,
             Keyword::In => Before::In,
             Keyword::Array => Before::Array,
             Keyword::Values => Before::Values,
+            Keyword::Value => Before::Value,
         };
         self.emit(Token::Word(word), then);
     }
@@ -180,7 +189,7 @@ impl<S: Sink> Collapse<S> {
         let list = matches!(self.before, Before::In | Before::Array);
         let row = match (self.before, self.held) {
             _ if self.row.is_some() => None,
-            (Before::Values, _) => Some((RowKind::Values, None)),
+            (Before::Values | Before::Value, _) => Some((RowKind::Values, None)),
             (_, Held::RowComma(kind)) => Some((kind, Some(self.sink.mark()))),
             (Before::Open | Before::Comma, _) if self.lists & 1 == 1 => Some((RowKind::Tuple, None)),
             _ => None,

@@ -18,6 +18,10 @@ pub(super) enum Keyword {
     Array,
     /// `VALUES`: rows may follow.
     Values,
+    /// `VALUE`: MySQL's other name of `VALUES`, or a column's name.
+    Value,
+    /// `OFFSET`: a clause, or in MySQL and SQLite a column's name.
+    Offset,
     /// `NULL`, `TRUE` or `FALSE`: a literal where a value stands.
     Constant,
 }
@@ -30,10 +34,12 @@ pub(super) fn keyword(word: &[u8]) -> Keyword {
     match head(word) {
         IN => Keyword::In,
         ARRAY => Keyword::Array,
-        VALUES | VALUE => Keyword::Values,
+        VALUES => Keyword::Values,
+        VALUE => Keyword::Value,
+        OFFSET => Keyword::Offset,
         NULL | TRUE | FALSE => Keyword::Constant,
         SELECT | WHERE | HAVING | ON | AND | OR | NOT | BETWEEN | LIKE | IS | CASE | WHEN | THEN | ELSE
-        | SET | LIMIT | OFFSET | BY | RETURN | DEFAULT | INTERVAL | DISTINCT | ALL => Keyword::Clause,
+        | SET | LIMIT | BY | RETURN | DEFAULT | INTERVAL | DISTINCT | ALL => Keyword::Clause,
         _ => Keyword::None,
     }
 }

@@ -56,6 +56,13 @@ const TOKENS: &[(&str, &str, &str)] = &[
     ("gmps", "values ((1), (2)), ((3))", "values ((?), (?))"),
     ("gmps", "values row(1), row(2)", "values row (?), row (?)"),
     ("gmps", "value (1), (2)", "value (?)"),
+    // Columns named like a clause, and the function that is named like one.
+    ("gmps", "value -1, value+1", "value - ?, value + ?"),
+    ("gmps", "offset=offset+1, offset-1", "offset = offset + ?, offset - ?"),
+    ("gmps", "where offset +1 limit 5 offset -1", "where offset + ? limit ? offset ?"),
+    ("gmps", "f(a, values(b), (c)), (d)", "f (a, values (b), (c)), (d)"),
+    ("gmps", "a = values(b), (c)", "a = values (b), (c)"),
+    ("gmps", "a = value(b), (c)", "a = value (b), (c)"),
     ("gmps", "values (1), (2), (", "values (?)"),
     ("gmps", "in ((1, 2), (3, ", "in ((?, ?)"),
     ("gmps", "in ((1), (2, c", "in ((?), (?, c"),
