@@ -23,6 +23,8 @@ pub(super) struct TokenText {
     in_hint: bool,
     /// How much of `resource_group(name)` the last tokens of a hint are.
     matched: Matched,
+    /// What the hint names, while its bracket is open.
+    named: Option<String>,
     group: Option<String>,
 }
 
@@ -32,6 +34,7 @@ enum Matched {
     Nothing,
     Name,
     Open,
+    Named,
 }
 
 /// All of the state, as a token hash's state is all of it: tokens that are taken back must leave no trace in either.
@@ -83,8 +86,13 @@ impl TokenText {
             (Matched::Open, Token::Word(name) | Token::Quoted(name)) => {
                 let name = String::from_utf8_lossy(name);
                 let name = name.trim_matches(['`', '"']).to_ascii_lowercase();
-                if self.group.is_none() && !name.is_empty() && name.len() <= MAX_GROUP_NAME {
-                    self.group = Some(name);
+                self.named = (!name.is_empty() && name.len() <= MAX_GROUP_NAME).then_some(name);
+                Matched::Named
+            }
+            // A name of several tokens, as `a-b` without quotes, is not that of the group `a`.
+            (Matched::Named, Token::Symbol(b")")) => {
+                if self.group.is_none() {
+                    self.group = self.named.take();
                 }
                 Matched::Nothing
             }

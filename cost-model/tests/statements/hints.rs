@@ -68,6 +68,26 @@ fn what_a_hint_stands_in_goes_on_behind_it() {
     }
 }
 
+/// A group whose name is longer than what is read of it pays, or none does.
+#[test]
+fn a_group_is_named_as_a_whole_or_not_at_all() {
+    for (letters, hint, group) in [
+        ("gmps", "RESOURCE_GROUP(batch-jobs)", None),
+        ("gmps", "RESOURCE_GROUP(batch.jobs)", None),
+        ("gmps", "RESOURCE_GROUP(batch, jobs)", None),
+        ("gmps", "RESOURCE_GROUP(batch", None),
+        ("gmps", "RESOURCE_GROUP(batch-jobs) RESOURCE_GROUP(jobs)", Some("jobs")),
+        ("gmps", "RESOURCE_GROUP( batch_jobs )", Some("batch_jobs")),
+        ("gms", "RESOURCE_GROUP(`batch-jobs`)", Some("batch-jobs")),
+        ("gps", "RESOURCE_GROUP(\"batch-jobs\")", Some("batch-jobs")),
+    ] {
+        for dialect in dialects(letters) {
+            let template = Template::new(dialect, format!("SELECT /*+ {hint} */ a FROM t"));
+            assert_eq!(template.resource_group(), group, "{dialect:?} {hint}");
+        }
+    }
+}
+
 #[test]
 fn a_name_of_a_group_is_not_put_together_from_two_hints() {
     for (_, dialect) in DIALECTS {
