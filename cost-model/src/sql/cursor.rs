@@ -101,12 +101,13 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Digits, letters and points, so also 0x1f, 1_000 and 1.5e3, and the sign of an exponent.
+    /// Digits, letters and points, so also 0x1f, 1_000 and 1.5e3, and the sign of an exponent. The e of 0x1e is a digit.
     pub(super) fn number(&mut self) {
         let mut last = 0;
+        let hex = matches!((self.peek(0), self.peek(1)), (Some(b'0'), Some(b'x' | b'X')));
         while let Some(byte) = self.peek(0) {
             let exponent =
-                matches!(byte, b'+' | b'-') && last == b'e' && self.class_at(1) & class::DIGIT != 0;
+                matches!(byte, b'+' | b'-') && last == b'e' && !hex && self.class_at(1) & class::DIGIT != 0;
             if !self.is_value(byte) && byte != b'.' && !exponent {
                 break;
             }
@@ -146,7 +147,8 @@ impl<'a> Cursor<'a> {
                 let next = self.peek(length + 1);
                 let stops = match self.peek(length) {
                     // Part of an operator only in an arrow, as in `->` and `<->`.
-                    Some(b'-' | b'+') => next != Some(b'>'),
+                    // Or as PostgreSQL's `#-`.
+                    Some(b'-' | b'+') => next != Some(b'>') && !self.removes_a_path(length),
                     Some(b'/') => next == Some(b'*'),
                     Some(b'*') => next == Some(b'/'),
                     Some(b':') => {
@@ -161,6 +163,13 @@ impl<'a> Cursor<'a> {
             }
         }
         length
+    }
+
+    /// Whether the operator of `length` bytes so far and the sign behind it are `#-`.
+    fn removes_a_path(&self, length: usize) -> bool {
+        self.rules.path_operators
+            && length == 1
+            && matches!((self.peek(0), self.peek(1)), (Some(b'#'), Some(b'-')))
     }
 
     /// Whether a byte goes on a number or a placeholder.

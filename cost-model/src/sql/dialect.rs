@@ -60,6 +60,8 @@ pub(super) struct Rules {
     pub(super) dashes_need_space: bool,
     /// A carriage return ends a line comment, as a line feed does.
     pub(super) returns_end_lines: bool,
+    /// `#-` is one operator, which removes what a path leads to.
+    pub(super) path_operators: bool,
     /// `#` starts a comment.
     pub(super) hash_comments: bool,
     /// `/*! .. */` is code.
@@ -93,6 +95,7 @@ impl SqlDialect {
             nested_comments: true,
             dashes_need_space: false,
             returns_end_lines: false,
+            path_operators: false,
             hash_comments: false,
             executable_comments: false,
             question_placeholders: true,
@@ -118,6 +121,7 @@ impl SqlDialect {
             classes: classes(b"", b"+-*/<>=~!%^&|:#@?`"),
             any_server: false,
             returns_end_lines: true,
+            path_operators: true,
             backtick_identifiers: false,
             question_placeholders: false,
             colon_placeholders: false,
