@@ -285,6 +285,17 @@ mod tests {
         }
     }
 
+    /// White space around a text is none of its length.
+    #[test]
+    fn the_longest_text_may_stand_between_spaces() {
+        let longest = format!("0.{}", "0".repeat(Coefficient::MAX_TEXT - 2));
+        for text in [longest.clone(), format!("  {longest}\n"), format!("{:40}", "0")] {
+            assert_eq!(text.parse(), Ok(Coefficient::ZERO), "{text:?}");
+        }
+        let error = format!(" {longest}0 ").parse::<Coefficient>().unwrap_err();
+        assert_eq!(error, CoefficientError::TooLong { length: Coefficient::MAX_TEXT + 1 });
+    }
+
     proptest! {
         #[test]
         fn printing_and_reading_give_the_same_value(

@@ -253,6 +253,37 @@ mod tests {
         assert!(estimator.estimate(GROUP, POINT, SELECT) < Ru::whole(10));
     }
 
+    /// A template that is new to its group has the percentile of its kind, too, not the mean twice.
+    #[test]
+    fn a_kind_has_a_percentile_of_its_own() {
+        let (of_mean, of_p95) = (estimator(Aim::Mean), estimator(Aim::P95));
+        for cost in noise().take(2_000).map(|cost| Ru(1_000_000 + cost * 100)) {
+            of_mean.observe(GROUP, Fingerprint(2), SELECT, cost);
+            of_p95.observe(GROUP, Fingerprint(2), SELECT, cost);
+        }
+        let forecast = of_p95.forecast(GROUP, POINT, SELECT);
+        assert!(forecast.p95 > forecast.mean.scale(3, 2), "costs are even from 1 to 7.6: {forecast:?}");
+        assert_eq!(of_p95.estimate(GROUP, POINT, SELECT), forecast.p95);
+        assert!(of_mean.estimate(GROUP, POINT, SELECT) < forecast.p95);
+    }
+
+    /// There is room for fewer kinds than templates, so that a kind may be given up while its templates are known.
+    #[test]
+    fn a_kind_that_was_given_up_is_learnt_again_from_templates_that_are_known() {
+        let estimator = estimator(Aim::Mean);
+        let groups: Vec<_> = (0..Estimator::MAX_KINDS + 2_000).map(|group| group.to_string()).collect();
+        for _ in 0..2 {
+            for group in &groups {
+                estimator.observe(group, POINT, SELECT, Ru::whole(1_000));
+                assert!(
+                    estimator.estimate(group, Fingerprint(2), SELECT) > Ru::whole(100),
+                    "{group}: a new template of the kind is taken for what the group runs"
+                );
+            }
+        }
+        assert!(estimator.templates() > Estimator::MAX_KINDS + 1_000, "nearly all templates are known");
+    }
+
     #[test]
     fn steady_costs_converge_and_a_change_is_followed() {
         let estimator = estimator(Aim::P95);

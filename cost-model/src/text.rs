@@ -102,6 +102,22 @@ mod tests {
         }
     }
 
+    /// Whatever was sent, what is said of it can be read.
+    #[test]
+    fn errors_show_the_beginning_of_what_is_too_long() {
+        let long = format!("x{}", "é".repeat(100_000));
+        let text = TableText {
+            name: long.clone(),
+            version: 1,
+            replicas: 1,
+            coefficients: [(long, "1".to_owned())].into(),
+        };
+        let error = CostTable::try_from(text).unwrap_err().to_string();
+        let shown = format!("`x{}`", "é".repeat(CostTable::MAX_NAME - 1));
+        assert_eq!(error.matches(&shown).count(), 2, "{} bytes", error.len());
+        assert!(error.len() < 1_000, "{} bytes", error.len());
+    }
+
     #[test]
     fn unknown_keys_and_numbers_instead_of_text_are_refused() {
         let extra = r#"{"name":"a","version":1,"replicas":1,"colour":"red"}"#;

@@ -94,6 +94,12 @@ fn the_cache_is_bounded_counts_and_is_shared() {
     assert!(threads.iter().all(|template| Arc::ptr_eq(template, &threads[0])));
 }
 
+#[test]
+fn no_more_templates_are_kept_than_memory_is_meant_for() {
+    let most = Fingerprinter::MAX_CAPACITY;
+    assert_eq!(Fingerprinter::with_capacity(SqlDialect::Generic, most + 1).stats().capacity, most);
+}
+
 /// Texts that make a parser recurse or run long, on half of a worker thread's stack.
 #[test]
 fn deep_and_long_texts_neither_overflow_the_stack_nor_lose_their_fingerprint() {

@@ -42,3 +42,77 @@ fn an_explain_that_runs_its_statement_is_of_that_kind() {
         ],
     );
 }
+
+/// A query that changes rows in its body is a change, whatever is named before it.
+#[test]
+fn what_follows_named_queries_gives_the_kind() {
+    use StatementKind::{Delete, Insert, Select, Update};
+    kinds(
+        "gp",
+        &[
+            ("WITH q AS (SELECT 1) INSERT INTO t SELECT * FROM q", Insert),
+            ("WITH q AS (SELECT 1) UPDATE t SET a = 1", Update),
+            ("WITH q AS (SELECT 1) DELETE FROM t", Delete),
+            ("WITH q AS (SELECT 1) SELECT * FROM q UNION SELECT 2", Select),
+        ],
+    );
+    kinds("m", &[("WITH q AS (SELECT 1) DELETE FROM t", Delete), ("REPLACE INTO t VALUES (1)", Insert)]);
+}
+
+#[test]
+fn what_ends_a_transaction_or_a_part_of_one_is_of_its_kind() {
+    use StatementKind::Transaction;
+    let all = ["START TRANSACTION", "COMMIT", "ROLLBACK", "SAVEPOINT a", "RELEASE SAVEPOINT a"];
+    kinds("gmps", &all.map(|text| (text, Transaction)));
+    let options = [
+        "BEGIN ISOLATION LEVEL SERIALIZABLE, READ ONLY",
+        "COMMIT AND CHAIN",
+        "END",
+        "ABORT",
+        "ROLLBACK TO SAVEPOINT a",
+        "ROLLBACK TO a",
+        "LOCK TABLE t IN EXCLUSIVE MODE",
+    ];
+    kinds("p", &options.map(|text| (text, Transaction)));
+    kinds("m", &["BEGIN WORK", "LOCK TABLES t READ", "UNLOCK TABLES"].map(|text| (text, Transaction)));
+}
+
+#[test]
+fn what_concerns_the_session_the_schema_or_the_server_is_told_apart() {
+    use StatementKind::{Call, Copy, Ddl, Other, Select, Set, Show, Update};
+    kinds(
+        "p",
+        &[
+            ("SET LOCAL a TO 5", Set),
+            ("SET TRANSACTION READ ONLY", Set),
+            ("RESET ALL", Set),
+            ("DISCARD ALL", Set),
+            ("SHOW search_path", Show),
+            ("TRUNCATE t", Ddl),
+            ("GRANT SELECT ON t TO a", Ddl),
+            ("REVOKE SELECT ON t FROM a", Ddl),
+            ("COMMENT ON TABLE t IS 'x'", Ddl),
+            ("COPY (SELECT 1) TO STDOUT", Copy),
+            ("FETCH 5 FROM c", Select),
+            ("SELECT a FROM t FOR UPDATE", Select),
+            ("SELECT a INTO b FROM t", Select),
+            ("MERGE INTO t USING s ON t.a = s.a WHEN MATCHED THEN UPDATE SET b = 1", Update),
+            ("DECLARE c CURSOR FOR SELECT 1", Other),
+            ("EXECUTE a(1)", Other),
+            ("CALL p()", Call),
+        ],
+    );
+    kinds(
+        "m",
+        &[
+            ("USE a", Set),
+            ("SET NAMES utf8mb4", Set),
+            ("DESC t", Show),
+            ("SHOW WARNINGS", Show),
+            ("EXPLAIN ANALYZE FORMAT=TREE SELECT 1 FROM t", Select),
+            ("EXPLAIN FORMAT=JSON SELECT 1 FROM t", Show),
+            ("KILL 5", Other),
+        ],
+    );
+    kinds("s", &[("PRAGMA a = 1", Set)]);
+}

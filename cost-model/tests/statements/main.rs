@@ -2,6 +2,7 @@
 
 use tidegate_cost_model::{Fingerprinter, SqlDialect, StatementKind, Template};
 
+mod borders;
 mod hints;
 mod kinds;
 mod tokens;
@@ -329,6 +330,19 @@ fn names_and_tables_are_kept_up_to_their_limits() {
     for (columns, kind) in [(1_024, StatementKind::Select), (1_025, StatementKind::Unknown)] {
         let columns = vec!["a"; columns].join(", ");
         assert_eq!(Template::new(SqlDialect::Generic, format!("SELECT {columns}")).kind(), kind);
+    }
+}
+
+/// All of several named queries, also those of a query within, are no tables.
+#[test]
+fn no_named_query_is_a_table() {
+    for (text, tables) in [
+        ("WITH p AS (SELECT 1 FROM a), q AS (SELECT 2 FROM p) SELECT * FROM q, b", &["a", "b"][..]),
+        ("SELECT * FROM (WITH p AS (SELECT 1), q AS (SELECT 2) SELECT * FROM p, q, c) AS x", &["c"]),
+    ] {
+        for dialect in dialects("gmps") {
+            assert_eq!(Template::new(dialect, text).tables(), tables, "{dialect:?} {text}");
+        }
     }
 }
 
