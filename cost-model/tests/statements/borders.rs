@@ -66,6 +66,10 @@ fn a_tuple_within_a_tuple_of_a_list_does_not_shrink() {
     assert_eq!(shown("in (((1, 2), (3, 4)), 5)"), "selec in (((?, ?), (?, ?)), ?)");
     assert_eq!(shown("in ((a, (1, 2)), ((3, 4), (5, 6)))"), "selec in ((a, (?, ?)), ((?, ?), (?, ?)))");
     assert_eq!(shown("in ((f(1), in (2, 3)), 5, 6)"), "selec in ((f (?), in (?)), ?)");
+    assert_eq!(
+        shown("in ((1, a in ((2, 3), (4, 5))), (6, 7), (8, 9))"),
+        "selec in ((?, a in ((?, ?), (?, ?))), (?, ?))"
+    );
 }
 
 #[test]
