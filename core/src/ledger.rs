@@ -350,6 +350,27 @@ mod tests {
     }
 
     #[test]
+    fn what_a_client_that_is_gone_had_counted_apart_is_loaded_without_its_row() {
+        let (client, group) = (ClientId(1), GroupId(7));
+        let mut ledger = Ledger::load(NOW, empty(), empty(), once((client, group, charged(10, 1)))).unwrap();
+        assert_eq!(ledger.load_apart(None, group, &charged(5, 1)), Ok(()));
+        assert_eq!(ledger.load_apart(Some(client), group, &charged(4, 0)), Ok(()));
+        assert_eq!((ledger.apart(group), ledger.total(group)), (charged(9, 1), charged(6, 1)));
+    }
+
+    #[test]
+    fn a_client_that_has_reported_goes_on_from_there_whatever_it_is_said_to_begin_at() {
+        let (client, group) = (ClientId(1), GroupId(7));
+        let mut ledger = Ledger::default();
+        let _ = ledger.report(NOW, client, group, &charged(10, 1));
+        ledger.begin_at(NOW, client, group, charged(10, 1));
+        ledger.begin_at(NOW, client, group, charged(90, 9));
+        assert_eq!(ledger.charged(group).collect::<Vec<_>>(), [(client, charged(10, 1))]);
+        assert_eq!(ledger.report(NOW, client, group, &charged(12, 2)), Ok(Reported::Counted(charged(2, 1))));
+        assert_eq!(ledger.take_dirty(), [(client, group, charged(12, 2))]);
+    }
+
+    #[test]
     fn a_row_is_stored_once_for_all_its_changes_and_again_when_storing_failed() {
         let (client, group) = (ClientId(1), GroupId(7));
         let mut ledger = Ledger::default();

@@ -231,3 +231,20 @@ fn release_gives_everything_up_and_refuses_from_then_on() {
     assert!(matches!(node.acquire(at(2), Ru(1), at(9_000)), Err(Refusal::Unavailable { .. })));
     assert_eq!(node.due(at(2)), None);
 }
+
+/// The largest debt is that of the node's life, not of the time since the group woke up.
+#[test]
+fn a_group_that_slept_remembers_its_largest_debt() {
+    let config = NodeConfig { idle_after: Span::secs(3), ..NodeConfig::default() };
+    let mut node = NodeGroup::new(at(0), config);
+    node.ask(at(0), 1);
+    node.on_grant(at(0), 1, &Grant::Leased(terms(100, 50, 0)));
+    node.charge(at(0), &used(20));
+    let worst = node.look().worst_debt();
+    assert_eq!(worst, Ru::whole(20));
+    assert!(node.ask(at(3_500), 2).gives_up(), "the debt is paid");
+    node.on_grant(at(3_501), 2, &Grant::Leased(terms(0, 0, 0)));
+    let rest = node.dormant().unwrap();
+    let again = NodeGroup::awaken(at(9_000), config, &Dormant::from_words(rest.to_words()));
+    assert_eq!(again.look().worst_debt(), worst);
+}

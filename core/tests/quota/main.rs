@@ -13,6 +13,7 @@
 mod noise;
 mod requests;
 mod rolling;
+mod windows;
 mod world;
 
 use tidegate_core::node::{Acquired, Batch, NodeGroup, Refusal, Spent};

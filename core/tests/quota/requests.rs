@@ -1,7 +1,7 @@
 //! The same of quotas of requests: an operation counts when it begins, whatever it costs.
 
 use tidegate_core::exchange::{Allowance, Ask, Enforcement, Grant, LeaseTerms, Spending};
-use tidegate_core::node::{Admitted, Estimate, NodeConfig, NodeGroup, Refusal, Spent};
+use tidegate_core::node::{Admitted, Estimate, NodeConfig, NodeGroup, Passing, Refusal, Spent};
 use tidegate_core::quota::Unit;
 use tidegate_core::units::{Rate, Ru, Span, Time};
 use tidegate_core::usage::{Consumption, RuParts};
@@ -215,4 +215,49 @@ fn threads_are_lent_operations() {
     assert_eq!(lent, [23, 18], "a quarter of what is left each time, and sixteen or none");
     let refused = (0..100).filter(|_| node.try_acquire(at(6), Ru::ZERO).is_err()).count();
     assert_eq!(refused, 100 - (95 - 23 - 18));
+}
+
+/// An operation that goes on in another group asked here, so the share follows it, too.
+#[test]
+fn operations_that_go_on_elsewhere_count_as_offered() {
+    let mut node = node();
+    leased(&mut node, at(1), 7, 5);
+    for millis in (100..1_000).step_by(100) {
+        Passing(&mut node).pass_on(at(millis), Ru::whole(1));
+    }
+    let offered = node.ask(at(1_000), at(1_000).0).spending.offered;
+    assert!(offered > Rate::whole(5), "{offered}");
+}
+
+/// What was charged before a quota counts RU is no part of what is used of it.
+#[test]
+fn a_quota_that_counts_ru_from_now_on_begins_with_none_used() {
+    let mut node = node();
+    leased(&mut node, at(1), 7, 5);
+    let charged = RuParts::flat(Ru::whole(50));
+    node.charge(at(10), &Consumption { charged, operations: 1, ..Consumption::default() });
+    let (seq, ceiling) = (at(20).0, Ru::whole(40));
+    node.ask(at(20), seq);
+    let allowance = Allowance { window: 8, ceiling, resets_in: Span::secs(100), ..Allowance::default() };
+    let terms = LeaseTerms { ttl: Span::secs(60), allowance: Some(allowance), ..LeaseTerms::default() };
+    node.on_grant(at(20), seq, &Grant::Leased(terms));
+    let spending = node.ask(at(30), at(30).0).spending;
+    assert_eq!((spending.window, spending.used), (8, Ru::ZERO));
+}
+
+/// The end of a window is one reason to ask, and a controller that is late to open the next is asked as ever after it.
+#[test]
+fn the_end_of_a_window_is_asked_for_once() {
+    let mut node = NodeGroup::new(at(0), NodeConfig { drift_ppm: 0, ..NodeConfig::default() });
+    let answer = |node: &mut NodeGroup, at: Time, resets_in| {
+        let allowance = Allowance { window: 7, resets_in, ..Allowance::default() };
+        let (ttl, renew_after) = (Span::secs(60), Span::secs(20));
+        let terms = LeaseTerms { ttl, renew_after, allowance: Some(allowance), ..LeaseTerms::default() };
+        node.ask(at, at.0 + 1);
+        node.on_grant(at, at.0 + 1, &Grant::Leased(terms));
+    };
+    answer(&mut node, at(0), Span::secs(2));
+    assert_eq!(node.due(at(100)), Some(at(2_000)));
+    answer(&mut node, at(2_000), Span(0));
+    assert_eq!(node.due(at(2_100)), Some(at(22_000)));
 }
