@@ -85,6 +85,18 @@ fn who_waits_when_a_limit_goes_into_shadow_is_let_go_in_order() {
     assert!(node.consumption().waited_us > 0);
 }
 
+/// They wait since before, and are let go by `poll`; nobody else joins them.
+#[test]
+fn an_operation_that_comes_while_others_are_let_go_starts_at_once() {
+    let mut node = node(terms(100, 50, 0));
+    let waiter = queued(node.acquire(at(2), Ru::whole(900), at(60_000)));
+    node.ask(at(3), 2);
+    node.on_grant(at(4), 2, &Grant::Leased(shadow(100, 4)));
+    assert_eq!(admitted(node.acquire(at(5), Ru::whole(500), at(60_000))), Admitted::Over);
+    assert_eq!(node.poll(at(5)), Some((waiter, Ok(Admitted::Over))));
+    assert_eq!(node.poll(at(5)), None);
+}
+
 #[test]
 fn past_the_lease_and_while_recovering_everything_is_admitted() {
     let mut cut_off = node(shadow(1, 1));

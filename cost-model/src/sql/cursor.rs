@@ -101,7 +101,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Digits, letters and points, so also 0x1f, 1_000 and 1.5e3, and the sign of an exponent. The e of 0x1e is a digit.
+    /// Digits, letters and points, so also 0x1f, 1_000 and 1.5e3, and the sign of an exponent. That of 0x1e+5 is none.
     pub(super) fn number(&mut self) {
         let mut last = 0;
         let hex = matches!((self.peek(0), self.peek(1)), (Some(b'0'), Some(b'x' | b'X')));

@@ -132,8 +132,8 @@ impl StatementKind {
     }
 }
 
-/// Whether the options of an `EXPLAIN` have the statement run. Of several `ANALYZE` the last one counts. A value that is
-/// a literal is not known any more, but for `FALSE`; it is taken for a yes, since few write it and mean no.
+/// Whether the options of an `EXPLAIN` have the statement run. Of several `ANALYZE` the last one counts. Of a literal
+/// only `FALSE` is known by now; another one is taken for a yes, since few write one and mean no.
 fn analyzes(options: &[UtilityOption]) -> bool {
     let last = options.iter().rev().find(|option| option.name.value.eq_ignore_ascii_case("analyze"));
     last.is_some_and(|option| match &option.arg {
