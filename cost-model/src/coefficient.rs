@@ -276,6 +276,8 @@ mod tests {
             ("1/2/3", "is no number"),
             ("1_000", "is no number"),
             ("one", "`one` is no number"),
+            ("-one", "`-one` is no number"),
+            ("-", "`-` is no number"),
             ("1000000001", "numerator 1000000001 in lowest terms, at most 1000000000"),
             ("1/1000000000001", "denominator 1000000000001 in lowest terms, at most 1000000000000"),
             ("0.00000000000000000000000000000001", "has 34 bytes of text, at most 32"),

@@ -89,11 +89,11 @@ mod tests {
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Back {
         /// After one write.
-        AtOnce,
+        Now,
         /// When something is read next.
-        AtTheNextRead,
+        ForAReader,
         /// When something is written next.
-        AtTheNextWrite,
+        ForAWriter,
     }
 
     /// Makes a batch fail after so many writes. Returns whether the disk had it.
@@ -107,17 +107,17 @@ mod tests {
         let before = rows(&store);
         let what = format!("{batch:?} failed after {left} writes, {back:?}");
         match back {
-            Back::AtOnce => disk.fails_once_after(left),
-            Back::AtTheNextRead | Back::AtTheNextWrite => disk.fails_after(left),
+            Back::Now => disk.fails_once_after(left),
+            Back::ForAReader | Back::ForAWriter => disk.fails_after(left),
         }
         if store.commit(batch).is_ok() {
             return false;
         }
         let had = rows(&disk.copy().open(&path)) != before;
         // A process that dies now leaves nothing of it.
-        assert!(!(had && back == Back::AtOnce), "{what}");
+        assert!(!(had && back == Back::Now), "{what}");
         disk.fails_after(u64::MAX);
-        if back != Back::AtTheNextWrite {
+        if back != Back::ForAWriter {
             assert_eq!(rows(&store), before, "{what}");
         }
         store.commit(&[put(Table::Ledger, b"b", b"6")]).unwrap();
@@ -143,12 +143,12 @@ mod tests {
             &[put(Table::Meta, META_EPOCH, b"2")],
         ];
         for batch in changes {
-            for back in [Back::AtTheNextRead, Back::AtTheNextWrite] {
+            for back in [Back::ForAReader, Back::ForAWriter] {
                 let had = (0..40).filter(|left| fail(batch, *left, back)).count();
                 assert!(had > 0, "no failure left it on the disk: {batch:?}");
             }
             for left in 0..40 {
-                fail(batch, left, Back::AtOnce);
+                fail(batch, left, Back::Now);
             }
         }
     }

@@ -116,3 +116,26 @@ fn what_concerns_the_session_the_schema_or_the_server_is_told_apart() {
     );
     kinds("s", &[("PRAGMA a = 1", Set)]);
 }
+
+/// What is asked about the database itself, in the words of MySQL.
+#[test]
+fn whatever_is_shown_is_of_one_kind() {
+    let shown = [
+        "DATABASES",
+        "SCHEMAS",
+        "TABLES",
+        "FULL TABLES",
+        "COLUMNS FROM t",
+        "VARIABLES",
+        "GLOBAL STATUS",
+        "COLLATION",
+        "CREATE TABLE t",
+        "PROCESSLIST",
+        "CHARACTER SET",
+        "FUNCTIONS",
+    ];
+    for what in shown {
+        kinds("m", &[(&format!("SHOW {what}"), StatementKind::Show)]);
+    }
+    kinds("gp", &[("SHOW search_path", StatementKind::Show), ("DESCRIBE t", StatementKind::Show)]);
+}

@@ -254,7 +254,13 @@ mod tests {
             assert_eq!(summary(SqlDialect::PostgreSql, &template), expected, "{text}");
         }
         let tables: Vec<String> = (0..32).map(|number| format!("a_rather_long_name_{number}")).collect();
-        let template = Template::new(SqlDialect::MySql, format!("select 1 from {}", tables.join(", ")));
-        assert!((200..=MAX_SUMMARY).contains(&summary(SqlDialect::MySql, &template).len()));
+        let shown = |text: &str| summary(SqlDialect::MySql, &Template::new(SqlDialect::MySql, text));
+        let many = shown(&format!("select 1 from {}", tables.join(", ")));
+        assert!((200..=MAX_SUMMARY).contains(&many.len()));
+        assert!(many.split(' ').skip(1).all(|table| tables.iter().any(|whole| whole == table)), "{many}");
+        // A table fits or is left out, however it is written.
+        let long = ["1", "2", "3"].map(|end| format!("`{}{end}`", "ä".repeat(55)));
+        let [one, two, _] = &long;
+        assert_eq!(shown(&format!("select 1 from t, {}", long.join(", "))), format!("SELECT t {one} {two}"));
     }
 }

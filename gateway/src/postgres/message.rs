@@ -281,6 +281,11 @@ mod tests {
         let body = b"\0\x01\0\x01\0\x02\xff\xff\xff\xff\0\0\0\x01x\0\x02\0\0\0\x01";
         assert_eq!(&*result_formats(body), [false, true]);
         assert_eq!(&*result_formats(b"\xff\xff"), [false; 0]);
+        // Numbers of parameters have no sign.
+        let many = u16::MAX.to_be_bytes();
+        let nulls = vec![0xff; 4 * usize::from(u16::MAX)];
+        let body = [&b"\0\0"[..], &many, &nulls, b"\0\x01\0\x01"].concat();
+        assert_eq!(&*result_formats(&body), [true]);
     }
 
     #[test]

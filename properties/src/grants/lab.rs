@@ -76,7 +76,7 @@ impl Lab {
     }
 
     pub(super) fn flush(&mut self) {
-        self.service.accounts().flush().expect("memory does not fail");
+        self.service.upkeep().flush().expect("memory does not fail");
         self.books.stored();
     }
 

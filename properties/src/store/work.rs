@@ -13,14 +13,14 @@ pub(super) type Step = fn(&Service);
 /// All of it, step by step: each may meet damage that the ones before did not.
 pub(super) const DAY: [Step; 7] = [
     |service| renew(service, "late", u64::MAX, &["top", "child", "default", "gone"]),
-    |service| drop(service.accounts().flush()),
+    |service| drop(service.upkeep().flush()),
     |service| {
         let text = v1::Group { name: "new".to_owned(), ru_per_sec: "5".to_owned(), ..v1::Group::default() };
         drop(service.definitions().create_group(&actor(), &text, true));
         drop(service.definitions().delete_group(&actor(), "child", "default", 0, true));
         drop(service.definitions().unbind(&actor(), "tenant", "user"));
     },
-    |service| drop(service.accounts().tidy()),
+    |service| drop(service.upkeep().tidy()),
     |service| {
         drop(service.accounts().usage_history("top", "hour", 0, 0));
         drop(service.definitions().audit_log("", 0, 1_000));
