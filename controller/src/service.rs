@@ -189,17 +189,6 @@ impl Service {
         committed(self, batch, |store| store.commit(batch))
     }
 
-    /// Checks that the store, which was away, still has the epoch of this controller.
-    fn still_ours(&self) -> Result<(), StoreError> {
-        let rows = self.store.get(Table::Meta, &[META_EPOCH.to_vec()])?;
-        let epoch = rows.into_iter().flatten().next().map(|value| number(&value)).transpose()?;
-        let ours = self.epoch();
-        match epoch {
-            Some(epoch) if epoch == ours => Ok(()),
-            newer => Err(StoreError::TakenOver { ours, theirs: newer.unwrap_or(0) }),
-        }
-    }
-
     /// Stores everything, leases included, and marks the store clean, in one batch, with which a log is left to the next
     /// owner. Nothing is granted from the moment at which these leases were read.
     pub fn shut_down(&self) -> Result<(), StoreError> {
@@ -280,7 +269,7 @@ fn committed(
 ) -> Result<(), StoreError> {
     let (span, before) = (spans::commit(service), service.clock.now());
     let suspect = service.lock().leasing.fence().has_failed();
-    let ours = if suspect { service.still_ours() } else { Ok(()) };
+    let ours = if suspect { still_ours(service) } else { Ok(()) };
     let result = ours.and_then(|()| commit(&*service.store));
     let seconds = crate::clock::duration(service.clock.now().since(before)).as_secs_f64();
     service.metrics.committed(seconds, span.as_ref().map(Open::trace));
@@ -298,4 +287,15 @@ fn committed(
         spans::committed(span, batch, service.clock.now().since(before), result.as_ref().err());
     }
     result
+}
+
+/// Checks that the store, which was away, still has the epoch of this controller.
+fn still_ours(service: &Service) -> Result<(), StoreError> {
+    let rows = service.store.get(Table::Meta, &[META_EPOCH.to_vec()])?;
+    let epoch = rows.into_iter().flatten().next().map(|value| number(&value)).transpose()?;
+    let ours = service.epoch();
+    match epoch {
+        Some(epoch) if epoch == ours => Ok(()),
+        newer => Err(StoreError::TakenOver { ours, theirs: newer.unwrap_or(0) }),
+    }
 }

@@ -29,6 +29,19 @@ pub struct ClusterSettings {
     pub etcd: EtcdSettings,
 }
 
+/// The name of this controller.
+fn name(reader: &mut Reader) -> Option<String> {
+    let name = reader.named("cluster_name", controller_name);
+    if name.as_deref() == Some(DRAIN) {
+        let message = format!(
+            "{DRAIN:?} is a call of REST beside the names of controllers, so that nobody could forget this one there; \
+             write another name"
+        );
+        reader.refuse("cluster_name", &message);
+    }
+    name
+}
+
 /// Takes the settings out of the text; `None` without a cluster, or where they are refused.
 pub(super) fn cluster(reader: &mut Reader) -> Option<ClusterSettings> {
     let endpoints = reader.texts("etcd_endpoints", "addresses in quotes, such as [\"https://HOST:2379\"]");
@@ -41,14 +54,7 @@ pub(super) fn cluster(reader: &mut Reader) -> Option<ClusterSettings> {
         password_file: reader.path("etcd_password_file"),
         plaintext: reader.switch("etcd_plaintext_off_loopback").unwrap_or_default(),
     };
-    let name = reader.named("cluster_name", controller_name);
-    if name.as_deref() == Some(DRAIN) {
-        let message = format!(
-            "{DRAIN:?} is a call of REST beside the names of controllers, so that nobody could forget this one there; \
-             write another name"
-        );
-        reader.refuse("cluster_name", &message);
-    }
+    let name = name(reader);
     let prefix = reader.line("cluster_prefix");
     let address = reader.line("cluster_address");
     let seed = reader.switch("cluster_seed");

@@ -61,45 +61,29 @@ impl DefinitionCalls<'_> {
         })
     }
 
-    /// Removes a binding; returns whether there was one.
-    pub fn unbind(&self, actor: &Actor, tenant: &str, user: &str) -> Result<bool, AdminError> {
-        self.take_binding(actor, &Principal::parse(tenant, user)?, |_| Ok(()))
-    }
-
-    /// Removes a binding to `group`; returns whether there was one.
+    /// Removes a binding, only one to `from` if that is given; returns whether there was one.
     ///
     /// # Errors
-    /// It leads to another group.
-    pub fn unbind_from(
+    /// It leads to another group than `from`.
+    pub fn unbind(
         &self,
         actor: &Actor,
         tenant: &str,
         user: &str,
-        group: &str,
+        from: Option<&str>,
     ) -> Result<bool, AdminError> {
-        let (principal, asked) =
-            (Principal::parse(tenant, user)?, GroupName::parse(group).in_field("group")?);
-        self.take_binding(actor, &principal, |group| match *group == asked {
-            true => Ok(()),
-            false => Err(AdminError::Refused {
-                message: format!(
-                    "{principal} is bound to group {group} by now, not to {asked}; to unbind it all the same, go to {group}"
-                ),
-            }),
-        })
-    }
-
-    fn take_binding(
-        &self,
-        actor: &Actor,
-        principal: &Principal,
-        may_go: impl FnOnce(&GroupName) -> Result<(), AdminError>,
-    ) -> Result<bool, AdminError> {
+        let principal = Principal::parse(tenant, user)?;
+        let from = from.map(|group| GroupName::parse(group).in_field("group")).transpose()?;
         self.change(actor, |state| {
-            let Some(group) = state.definitions.bindings.get(principal) else {
+            let Some(group) = state.definitions.bindings.get(&principal) else {
                 return Ok(Plan::nothing(false));
             };
-            may_go(group)?;
+            if let Some(from) = from.filter(|from| from != group) {
+                let message = format!(
+                    "{principal} is bound to group {group} by now, not to {from}; to unbind it all the same, go to {group}"
+                );
+                return Err(AdminError::Refused { message });
+            }
             let change = Change {
                 action: "unbind",
                 subject: principal.to_string(),

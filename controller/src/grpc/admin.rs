@@ -146,7 +146,7 @@ impl Admin for AdminAdapter {
         let actor = actor(&request);
         let message = request.into_inner();
         let removed = self
-            .call(move |service| service.definitions().unbind(&actor, &message.tenant, &message.user))
+            .call(move |service| service.definitions().unbind(&actor, &message.tenant, &message.user, None))
             .await?;
         reply(v1::UnbindReply { removed })
     }

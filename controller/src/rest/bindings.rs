@@ -82,7 +82,8 @@ pub(super) async fn unbind(
     Params(p): Params<PrincipalParams>,
 ) -> Result<Json<v1::UnbindReply>, ApiError> {
     let removed =
-        blocking(service, move |service| service.definitions().unbind(&actor, &p.tenant, &p.user)).await?;
+        blocking(service, move |service| service.definitions().unbind(&actor, &p.tenant, &p.user, None))
+            .await?;
     Ok(Json(v1::UnbindReply { removed }))
 }
 

@@ -104,7 +104,7 @@ pub(super) async fn unbind(
     blocking(web, visitor, move |web, visitor| {
         visitor.sent(&form.form_key)?;
         let calls = web.service.definitions();
-        calls.unbind_from(&visitor.actor(), &form.tenant, &form.user, &form.group)?;
+        calls.unbind(&visitor.actor(), &form.tenant, &form.user, Some(&form.group))?;
         Ok(reply::on_to(Link::group(&form.group)))
     })
     .await

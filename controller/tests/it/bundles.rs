@@ -349,7 +349,7 @@ fn watchers_are_told_of_a_binding_that_is_taken_away() {
         definitions.bind(&actor(), tenant, user, "web").unwrap();
     }
     for (tenant, user) in all {
-        let kinds = told(&stage, |_| assert!(definitions.unbind(&actor(), tenant, user).unwrap()));
+        let kinds = told(&stage, |_| assert!(definitions.unbind(&actor(), tenant, user, None).unwrap()));
         let [EventKind::Bound(change)] = &kinds[..] else { panic!("{kinds:?}") };
         assert_eq!((change.principal.tenant(), change.principal.user()), (tenant, user));
         assert!(change.after.is_none() && change.before.as_ref().is_some_and(|of| of.as_str() == "web"));

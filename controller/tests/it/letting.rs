@@ -49,7 +49,7 @@ fn a_group_is_used_as_long_as_anybody_is_bound_to_it() {
     for user in ["one", "two"] {
         definitions.bind(&actor(), "", user, "used").unwrap();
     }
-    is_used_until_both(&service, |user| assert!(definitions.unbind(&actor(), "", user).unwrap()));
+    is_used_until_both(&service, |user| assert!(definitions.unbind(&actor(), "", user, None).unwrap()));
 }
 
 #[test]

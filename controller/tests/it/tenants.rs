@@ -233,7 +233,7 @@ async fn a_tenant_sees_all_that_is_its_own_and_counts_only_that() {
 
     // A binding that ends takes the group with it, at once.
     let actor = Actor::new(None, "test");
-    running.service().definitions().unbind(&actor, "tenant", "").unwrap();
+    running.service().definitions().unbind(&actor, "tenant", "", None).unwrap();
     let gone = admin.get_group(v1::GetGroupRequest { name: "shop".into() }).await.unwrap_err();
     assert_eq!(gone.code(), tonic::Code::NotFound);
     running.shutdown().await.unwrap();
@@ -273,7 +273,7 @@ async fn a_tenant_without_a_binding_sees_nothing() {
     let by_rest = channel_to(running.rest_addr.port(), site.shown(Some("tenant"))).await.unwrap();
     let actor = Actor::new(None, "test");
     for user in ["", "ann", "bob"] {
-        running.service().definitions().unbind(&actor, "tenant", user).unwrap();
+        running.service().definitions().unbind(&actor, "tenant", user, None).unwrap();
     }
     let hidden = |text: &str| !OWN.into_iter().chain([HIDDEN]).any(|name| text.contains(name));
     for (name, text) in answers(&tenant, "").await {

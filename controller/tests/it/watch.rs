@@ -223,7 +223,7 @@ async fn a_watcher_knows_every_binding_whatever_changes_while_the_snapshot_is_on
                     let group = if read == 7 { "crowd" } else { "wide" };
                     service.definitions().bind(&actor, &tenant, "", group).unwrap();
                 }
-                service.definitions().unbind(&actor, &format!("t{read}"), "").unwrap();
+                service.definitions().unbind(&actor, &format!("t{read}"), "", None).unwrap();
                 parts += 1;
             }
             let (revision, kind) = next(&mut events).await;

@@ -18,7 +18,7 @@ pub(super) const DAY: [Step; 7] = [
         let text = v1::Group { name: "new".to_owned(), ru_per_sec: "5".to_owned(), ..v1::Group::default() };
         drop(service.definitions().create_group(&actor(), &text, true));
         drop(service.definitions().delete_group(&actor(), "child", "default", 0, true));
-        drop(service.definitions().unbind(&actor(), "tenant", "user"));
+        drop(service.definitions().unbind(&actor(), "tenant", "user", None));
     },
     |service| drop(service.upkeep().tidy()),
     |service| {
