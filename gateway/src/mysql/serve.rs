@@ -9,7 +9,6 @@ use super::control::Control;
 use super::opening;
 use super::session::{MySql, Session};
 use super::settings::{ClientTls, Settings};
-use crate::clock;
 use crate::complaints::Kind;
 use crate::govern::Login;
 use crate::seats::Seat;
@@ -95,7 +94,7 @@ pub(crate) async fn serve(
         }
     };
     let opened = opening::open(&shared, client, server);
-    let opened = match clock::within(shared.listening.login_timeout, opened).await {
+    let opened = match shared.listening.opened(opened).await {
         Some(Ok(Some(opened))) => opened,
         Some(Ok(None)) => return tracing::debug!("the server turned a client away"),
         Some(Err(error)) => return tracing::debug!(%error, "a connection without a login"),

@@ -14,11 +14,9 @@ const FOR_EVER: Duration = Duration::from_secs(86_400);
 /// What a server says to a login that needs no password.
 const WELCOME: &[u8] = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
 
-/// Clients that have logged in and ask for nothing, and such as have said nothing or half a word, do not hold it up.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_shutdown_waits_for_no_client_that_has_no_statement() {
-    let database = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let upstream = Upstream::parse(&format!("postgres://{}", database.local_addr().unwrap())).unwrap();
+/// A gateway that waits for ever, for a login and for statements at a shutdown.
+async fn patient(scheme: &str, database: &TcpListener) -> Gateway {
+    let upstream = Upstream::parse(&format!("{scheme}://{}", database.local_addr().unwrap())).unwrap();
     let config = Config {
         endpoints: vec!["http://127.0.0.1:1".to_owned()],
         identity: "gw".to_owned(),
@@ -27,7 +25,14 @@ async fn a_shutdown_waits_for_no_client_that_has_no_statement() {
         login_timeout: FOR_EVER,
         ..Config::default()
     };
-    let gateway = Gateway::start(config).await.unwrap();
+    Gateway::start(config).await.unwrap()
+}
+
+/// Clients that have logged in and ask for nothing, and such as have said nothing or half a word, do not hold it up.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_waits_for_no_client_that_has_no_statement() {
+    let database = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let gateway = patient("postgres", &database).await;
     let connect = || TcpStream::connect(gateway.addresses[0]);
     let mut silent = connect().await.unwrap();
     let mut halting = connect().await.unwrap();
@@ -52,4 +57,17 @@ async fn a_shutdown_waits_for_no_client_that_has_no_statement() {
         drop(client.read_to_end(&mut told).await);
         assert_eq!(told, b"");
     }
+}
+
+/// In MySQL's protocol the server speaks first.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_waits_for_no_server_that_has_not_greeted() {
+    let database = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let gateway = patient("mysql", &database).await;
+    let mut client = TcpStream::connect(gateway.addresses[0]).await.unwrap();
+    let _silent = database.accept().await.unwrap();
+    timeout(PATIENCE, gateway.shutdown()).await.expect("it ends");
+    let mut told = Vec::new();
+    drop(client.read_to_end(&mut told).await);
+    assert_eq!(told, b"");
 }
