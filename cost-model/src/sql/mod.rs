@@ -7,6 +7,7 @@
 
 mod cache;
 mod collapse;
+mod conditional;
 mod cursor;
 mod dialect;
 mod hash;

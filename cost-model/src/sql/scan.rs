@@ -6,6 +6,7 @@
 //! stands (after `(`, `,` or an operator), so `IS NULL` is kept. Repetition is left to `collapse`.
 
 use super::collapse::{Before, Collapse};
+use super::conditional::Conditional;
 use super::cursor::Cursor;
 use super::dialect::{Rules, class};
 use super::token::{Literal, Sink, Token};
@@ -18,20 +19,39 @@ struct Scanner<'a, S: Sink> {
     text: Cursor<'a>,
     out: Collapse<S>,
     in_hint: bool,
-    in_executable: bool,
+    /// The comment in which it reads code.
+    conditional: Option<Conditional>,
+    /// The first that has two ends.
+    unclear: Option<Conditional>,
     /// A backslash escaped in the last string.
     escaped: bool,
 }
 
 /// Feeds the tokens of `sql` to `sink` and gives it back.
 pub(super) fn scan<S: Sink>(sql: &[u8], rules: &'static Rules, sink: S) -> S {
-    let text = Cursor { bytes: sql.get(..MAX_SCAN_BYTES).unwrap_or(sql), at: 0, rules };
+    let sql = sql.get(..MAX_SCAN_BYTES).unwrap_or(sql);
+    let begin = sink.mark();
+    let (mut sink, unclear) = scanned(sql, rules, sink);
+    if let Some(conditional) = unclear {
+        sink.rewind(begin);
+        (sink, _) = scanned(conditional.before(sql), rules, sink);
+        // No parser takes this for a part of a statement, so the kind is unknown, too.
+        sink.token(Token::Symbol(b"*/"));
+        sink.token(Token::Word(&conditional.word(sql)));
+    }
+    sink
+}
+
+/// The same, whatever servers make of comments; and the first one that they take for two things.
+fn scanned<S: Sink>(sql: &[u8], rules: &'static Rules, sink: S) -> (S, Option<Conditional>) {
+    let text = Cursor { bytes: sql, at: 0, rules };
     let out = Collapse::new(sink);
-    let mut scanner = Scanner { text, out, in_hint: false, in_executable: false, escaped: false };
+    let mut scanner = Scanner { text, out, in_hint: false, conditional: None, unclear: None, escaped: false };
     while let Some(byte) = scanner.text.peek(0) {
         scanner.step(byte);
     }
-    scanner.out.finish()
+    scanner.leave_conditional();
+    (scanner.out.finish(), scanner.unclear)
 }
 
 impl<S: Sink> Scanner<'_, S> {
@@ -62,9 +82,9 @@ impl<S: Sink> Scanner<'_, S> {
             b'-' if next == Some(b'-') && self.dashes_comment() => self.text.line_comment(),
             b'#' if self.text.rules.hash_comments => self.text.line_comment(),
             b'/' if next == Some(b'*') => self.block_comment(),
-            b'*' if next == Some(b'/') && self.in_executable => {
+            b'*' if next == Some(b'/') && self.conditional.is_some() => {
                 self.text.at += 2;
-                self.in_executable = false;
+                self.leave_conditional();
             }
             b'-' | b'+' if self.signs_a_number() => self.text.at += 1,
             b'$' if self.text.rules.dollar_quotes && self.text.dollar_string() => {
@@ -154,17 +174,25 @@ impl<S: Sink> Scanner<'_, S> {
     }
 
     fn block_comment(&mut self) {
-        match self.text.peek(2) {
-            Some(b'+') if !self.in_hint => self.hint(),
-            Some(b'!') if self.text.rules.executable_comments && !self.in_hint => {
-                self.text.at += 3;
-                self.in_executable = true;
-                while self.text.class_at(0) & class::DIGIT != 0 {
-                    self.text.at += 1;
-                }
-            }
-            _ => self.text.skip_comment(),
+        if self.in_hint {
+            self.text.skip_comment();
+        } else if self.text.peek(2) == Some(b'+') {
+            self.hint();
+        } else if self.text.rules.executable_comments
+            && let Some(conditional) = Conditional::open(&mut self.text)
+        {
+            // Where the outer one ends is not looked for within another one.
+            let outer = self.conditional.replace(conditional);
+            self.unclear = self.unclear.or(outer);
+        } else {
+            self.text.skip_comment();
         }
+    }
+
+    /// Code in a comment ends here.
+    fn leave_conditional(&mut self) {
+        let left = self.conditional.take().filter(|left| !left.ends_at(self.text.at));
+        self.unclear = self.unclear.or(left);
     }
 
     /// A hint ends where the comment ends that it is for most servers, whatever quotes and comments begin in it.

@@ -3,6 +3,7 @@
 use tidegate_cost_model::{Fingerprinter, SqlDialect, StatementKind, Template};
 
 mod borders;
+mod conditional;
 mod hints;
 mod kinds;
 mod tokens;
