@@ -45,10 +45,14 @@ impl Listening {
 
     /// What a client says before its session begins; `None` when that takes too long, or the gateway shuts down
     /// meanwhile: who has said nothing yet must not hold that up.
-    pub(crate) async fn opened<T>(&self, opening: impl Future<Output = T>) -> Option<T> {
-        tokio::select! {
-            opened = clock::within(self.login_timeout, opening) => opened,
-            () = self.closing() => None,
+    pub(crate) fn opened<T>(&self, opening: impl Future<Output = T>) -> impl Future<Output = Option<T>> {
+        // In a box, so that a session does not hold room for its beginning to its end.
+        let (opening, closing) = (Box::pin(clock::within(self.login_timeout, opening)), self.closing());
+        async move {
+            tokio::select! {
+                opened = opening => opened,
+                () = closing => None,
+            }
         }
     }
 
