@@ -7,7 +7,7 @@
 
 use super::cursor::Cursor;
 use super::dialect::class;
-use crate::mix::{GOLDEN, fold};
+use super::template::Fingerprint;
 
 /// One that was opened.
 #[derive(Clone, Copy)]
@@ -32,8 +32,9 @@ impl Conditional {
             text.at += 1;
         }
         let skipped_to = match (is_of_one_kind, text.at > digits) {
-            (true, _) => Some(end_of_comment(whole)),
-            (false, true) => Some(end_of_skipped(whole)),
+            (true, _) => Some(end_of_comment(whole, 1)),
+            // A server that skips code of a later version skips comments within it.
+            (false, true) => Some(end_of_comment(whole, 2)),
             (false, false) => None,
         };
         Some(Self { from, skipped_to })
@@ -49,39 +50,15 @@ impl Conditional {
         text.get(..self.from).unwrap_or(text)
     }
 
-    /// A word for it and all behind it, which ends in sixteen hexadecimal digits: no value can be read from it.
-    pub(super) fn word(self, text: &[u8]) -> [u8; 17] {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let rest = text.get(self.from..).unwrap_or_default();
-        let mix = |state: u64, byte: &u8| fold(state ^ u64::from(*byte), GOLDEN).wrapping_add(GOLDEN);
-        let hash = rest.iter().fold(GOLDEN, mix);
+    /// A word for it and all behind it, from which no value can be read.
+    pub(super) fn word(self, text: &[u8]) -> String {
         // With a digit at its beginning it would be read as a number.
-        let mut word = [b'_'; 17];
-        for (digit, shift) in word.iter_mut().skip(1).zip((0..64).step_by(4).rev()) {
-            let value = usize::try_from(hash >> shift & 0xf).unwrap_or_default();
-            *digit = DIGITS.get(value).copied().unwrap_or_default();
-        }
-        word
+        format!("_{}", Fingerprint::of(text.get(self.from..).unwrap_or_default()))
     }
 }
 
-fn end_of_comment(mut text: Cursor<'_>) -> usize {
-    text.skip_comment();
-    text.at
-}
-
-/// Where code of a later version ends for a server that skips it, and comments within it.
-fn end_of_skipped(mut text: Cursor<'_>) -> usize {
-    text.at += 2;
-    while let Some(byte) = text.peek(0) {
-        match (byte, text.peek(1)) {
-            (b'/', Some(b'*')) => text.skip_comment(),
-            (b'*', Some(b'/')) => {
-                text.at += 2;
-                break;
-            }
-            _ => text.at += 1,
-        }
-    }
+/// Where a comment ends in which others begin as deep as this.
+fn end_of_comment(mut text: Cursor<'_>, deepest: u32) -> usize {
+    text.skip_comments(deepest);
     text.at
 }

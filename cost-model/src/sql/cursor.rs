@@ -82,10 +82,15 @@ impl<'a> Cursor<'a> {
 
     /// Past a block comment and those within it.
     pub(super) fn skip_comment(&mut self) {
+        self.skip_comments(if self.rules.nested_comments { u32::MAX } else { 1 });
+    }
+
+    /// Past a block comment, in which others begin until so many are open.
+    pub(super) fn skip_comments(&mut self, deepest: u32) {
         let mut open: u32 = 0;
         while let Some(byte) = self.peek(0) {
             match (byte, self.peek(1)) {
-                (b'/', Some(b'*')) if open == 0 || self.rules.nested_comments => {
+                (b'/', Some(b'*')) if open < deepest => {
                     open += 1;
                     self.at += 2;
                 }

@@ -45,7 +45,7 @@ fn apart<S: Sink>(conditional: Conditional, sql: &[u8], rules: &'static Rules, s
     let (mut sink, _) = scanned(conditional.before(sql), rules, sink);
     // No parser takes this for a part of a statement, so the kind is unknown, too.
     sink.token(Token::Symbol(b"*/"));
-    sink.token(Token::Word(&conditional.word(sql)));
+    sink.token(Token::Word(conditional.word(sql).as_bytes()));
     sink
 }
 

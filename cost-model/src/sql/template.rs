@@ -121,10 +121,10 @@ fn cut(text: &str) -> &str {
 
 impl Fingerprint {
     /// FNV-1a of `text`, 64 bits.
-    pub fn of(text: &str) -> Self {
+    pub fn of(text: impl AsRef<[u8]>) -> Self {
         const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
         const PRIME: u64 = 0x0000_0100_0000_01b3;
-        Self(text.bytes().fold(BASIS, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME)))
+        Self(text.as_ref().iter().fold(BASIS, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME)))
     }
 }
 
