@@ -92,11 +92,6 @@ impl Watch {
         Ok(watch)
     }
 
-    /// Whether it watches the same statement of the same group.
-    pub(crate) fn is_same_as(&self, other: &Self) -> bool {
-        (&self.group, self.matching, &self.digest) == (&other.group, other.matching, &other.digest)
-    }
-
     /// Whether it covers no statement, but all whose text is unknown.
     pub fn is_blank(&self) -> bool {
         is_blank(self.matching, &self.digest)

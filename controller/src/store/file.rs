@@ -30,7 +30,7 @@ use super::opening::{
 use super::records::{FORMAT, META_COMMIT, META_FORMAT};
 use super::seal::{FileSeal, NoSeal, Seal};
 use super::undo::Undo;
-use super::{Store, StoreError, Table, Visit, VisitAll, Write};
+use super::{Store, StoreError, Table, Visit, VisitAll, Write, by_table};
 
 /// The redb file.
 pub struct RedbStore {
@@ -301,8 +301,7 @@ impl Store for RedbStore {
 fn commit(database: &Database, batch: &[Write], mark: Option<CommitMark>) -> Result<(), StoreError> {
     let transaction = database.begin_write().map_err(failed("begin a change"))?;
     // A table is opened once for all consecutive writes to it.
-    for writes in batch.chunk_by(|one, next| one.table() == next.table()) {
-        let Some(table) = writes.first().map(Write::table) else { continue };
+    for (table, writes) in by_table(batch) {
         let mut rows = transaction.open_table(definition(table)).map_err(failed("open a table"))?;
         for write in writes {
             match write {

@@ -151,6 +151,12 @@ impl Write {
 /// Changes that happen together or not at all, in order.
 pub type Batch = Vec<Write>;
 
+/// The writes of a batch, those to one table together as far as they follow each other.
+fn by_table(batch: &[Write]) -> impl Iterator<Item = (Table, &[Write])> {
+    let runs = batch.chunk_by(|one, next| one.table() == next.table());
+    runs.filter_map(|writes| Some((writes.first()?.table(), writes)))
+}
+
 /// Why a call of the store failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {

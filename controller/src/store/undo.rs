@@ -11,7 +11,7 @@ use super::file::get;
 use super::note::CommitMark;
 use super::records::META_EPOCH;
 use super::replicated::defines;
-use super::{Batch, StoreError, Table, Write};
+use super::{Batch, StoreError, Table, Write, by_table};
 
 /// A commit that is being made, and the rows that it changes as they were before it.
 pub(super) struct Undo {
@@ -31,8 +31,7 @@ impl Undo {
             return Ok(None);
         }
         let mut before = Batch::with_capacity(batch.len());
-        for writes in batch.chunk_by(|one, next| one.table() == next.table()) {
-            let Some(table) = writes.first().map(Write::table) else { continue };
+        for (table, writes) in by_table(batch) {
             let keys: Vec<Vec<u8>> = writes.iter().filter_map(key).cloned().collect();
             let rows = get(database, table, &keys)?;
             before.extend(keys.into_iter().zip(rows).map(|(key, row)| match row {

@@ -7,6 +7,7 @@ use tidegate_core::group::GroupId;
 use tidegate_proto::v1::Prune;
 
 use super::draft::Draft;
+use super::prune::{Statement, statement};
 use super::wanted::Wanted;
 use super::{Faults, Outcome};
 use crate::definitions::audit::Change;
@@ -122,11 +123,15 @@ fn check_groups(draft: &Draft<'_>, steps: &[(String, Wanted)], deletes: bool, fa
 
 /// Checks that no step ends the watch of a statement that another one watches: the result would depend on their order.
 fn check_watches(draft: &Draft<'_>, steps: &[(String, Wanted)], faults: &mut Faults) {
+    let put = steps.iter().enumerate().filter_map(|(index, (_, wanted))| match wanted {
+        Wanted::Watch(watch) => Some((statement(watch), index)),
+        _ => None,
+    });
+    let put: BTreeMap<Statement, usize> = put.collect();
     for (place, wanted) in steps {
         let Wanted::DeleteWatch(id) = wanted else { continue };
         let Some(ended) = draft.watch(*id) else { continue };
-        let is_put = |wanted: &Wanted| matches!(wanted, Wanted::Watch(watch) if watch.is_same_as(ended));
-        if let Some(other) = steps.iter().position(|(_, wanted)| is_put(wanted)) {
+        if let Some(other) = put.get(&statement(ended)) {
             let message = format!("{id} watches the statement of steps[{other}]; say one thing of it");
             faults.add(place, &AdminError::invalid("id", message));
         }

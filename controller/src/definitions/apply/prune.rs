@@ -174,9 +174,9 @@ struct Named {
     statements: BTreeSet<Statement>,
 }
 
-type Statement = (GroupName, Matching, Box<str>);
+pub(super) type Statement = (GroupName, Matching, Box<str>);
 
-fn statement(watch: &Watch) -> Statement {
+pub(super) fn statement(watch: &Watch) -> Statement {
     (watch.group.clone(), watch.matching, watch.digest.clone())
 }
 
