@@ -2,6 +2,8 @@
 //!
 //! *Source*: PostgreSQL 15 documentation, chapters 55.2 (message flow) and 55.7 (formats).
 
+use tidegate_sql::POSTGRES_NAME_BYTES;
+
 /// Kind and length: what precedes a body.
 pub(super) const HEADER: usize = 5;
 /// Longest message PostgreSQL takes, its length included.
@@ -68,6 +70,11 @@ impl Header {
 pub(super) fn c_string(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = bytes.iter().position(|byte| *byte == 0)?;
     Some((bytes.get(..end)?, bytes.get(end + 1..)?))
+}
+
+/// As much of a name as the server looks at: of a statement, a portal, a user or a database.
+pub(super) fn looked_up(name: &[u8]) -> &[u8] {
+    name.get(..POSTGRES_NAME_BYTES).unwrap_or(name)
 }
 
 #[cfg(test)]

@@ -4,11 +4,10 @@
 use std::io;
 use std::task::Poll;
 
-use tidegate_sql::POSTGRES_NAME_BYTES;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadBuf};
 
 use super::cancel;
-use super::frame::c_string;
+use super::frame::{c_string, looked_up};
 use super::key::Key;
 use crate::stream::Stream;
 use crate::tls::{self, ALPN, Acceptor};
@@ -197,9 +196,9 @@ fn login(packet: &[u8]) -> Result<Startup, Refused> {
     Ok(Startup { packet: packet.to_vec(), user, database, application })
 }
 
-/// A user or database, as the server looks it up: it cuts off what is beyond its longest name.
+/// A user or database, as the server looks it up.
 fn name_of(value: &[u8]) -> String {
-    String::from_utf8_lossy(value.get(..POSTGRES_NAME_BYTES).unwrap_or(value)).into_owned()
+    String::from_utf8_lossy(looked_up(value)).into_owned()
 }
 
 fn unsupported(version: u32) -> Refused {
@@ -219,6 +218,7 @@ fn invalid(what: &str) -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_sql::POSTGRES_NAME_BYTES;
     use tokio::net::UnixStream;
 
     use super::*;

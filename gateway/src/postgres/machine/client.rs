@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::expected::Expect;
 use super::front::Front;
-use super::names::{Map, key, remember};
+use super::names::{Map, remember};
 use super::wire::Wire;
 use super::{Ask, Decision, Explained, Goes, Portal, Prepared, Step, Stepped, Text};
 use crate::govern::{Denied, EXPLAINED_ROWS, Known, explained_columns};
-use crate::postgres::frame::{HEADER, Header, ProtocolError, c_string};
+use crate::postgres::frame::{HEADER, Header, ProtocolError, c_string, looked_up};
 use crate::postgres::message;
 use crate::postgres::reset::is_reset_all;
 
@@ -130,7 +130,7 @@ impl<O> ClientSide<O> {
             return Ok(self.refuse(wire, header, message::error(&denied)));
         }
         let formats = if ours || explained { message::result_formats(rest) } else { Arc::default() };
-        remember(&mut self.portals, key(portal), Portal { prepared, formats });
+        remember(&mut self.portals, looked_up(portal), Portal { prepared, formats });
         if ours {
             return Ok(self.answer(wire, header, message::BIND_COMPLETE.to_vec()));
         }
@@ -146,7 +146,7 @@ impl<O> ClientSide<O> {
         let (name, rest) = c_string(body).ok_or(ProtocolError::Malformed { what: "the Execute message" })?;
         let limit = message::row_limit(rest);
         let admitted = wire.units.last().is_some_and(|unit| !unit.closed && unit.running.is_some());
-        match self.portals.get(key(name)) {
+        match self.portals.get(looked_up(name)) {
             Some(Portal { prepared: Prepared::Ours(statement), formats }) => {
                 let (statement, formats) = (Arc::clone(statement), Arc::clone(formats));
                 Ok(Step::Ask(Ask::Run { statement, formats }))
@@ -170,7 +170,7 @@ impl<O> ClientSide<O> {
         let (name, _) = c_string(rest).ok_or(malformed)?;
         let (prepared, formats, parameters) = match kind {
             b'S' => (wire.statements.get(name), Arc::default(), true),
-            _ => match self.portals.get(key(name)) {
+            _ => match self.portals.get(looked_up(name)) {
                 Some(Portal { prepared, formats }) => (Some(prepared), Arc::clone(formats), false),
                 None => (None, Arc::default(), false),
             },
@@ -194,7 +194,7 @@ impl<O> ClientSide<O> {
         let (name, _) = c_string(rest).ok_or(malformed)?;
         let statement = (*kind == b'S').then_some(name);
         if statement.is_none() {
-            self.portals.remove(key(name));
+            self.portals.remove(looked_up(name));
         }
         // The server does not mind closing what it does not know.
         let step = self.forward(wire, header, Expect::Replies(1));
@@ -212,7 +212,7 @@ impl<O> ClientSide<O> {
     fn run<R>(&mut self, wire: &mut Wire<R, O>, header: Header, body: &[u8]) -> Step<O> {
         let reply = Expect::Replies(1);
         let Some((name, rest)) = c_string(body) else { return self.forward(wire, header, reply) };
-        let (known, expect) = match self.portals.get(key(name)) {
+        let (known, expect) = match self.portals.get(looked_up(name)) {
             Some(Portal { prepared: Prepared::Theirs(known), .. }) => (known, reply),
             Some(Portal { prepared: Prepared::Explained(known), formats }) => {
                 (known, Expect::Explained(Arc::clone(formats)))

@@ -10,10 +10,11 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use foldhash::fast::RandomState;
-use tidegate_sql::{Naming, POSTGRES_NAME_BYTES};
+use tidegate_sql::Naming;
 
 use super::{Portal, Prepared};
 use crate::govern::Known;
+use crate::postgres::frame::looked_up;
 
 /// Prepared statements and portals remembered per session, each; others are governed as of unknown kind.
 const MAX_NAMES: usize = 4_096;
@@ -58,7 +59,7 @@ impl<O> Default for Names<O> {
 
 impl<O> Names<O> {
     pub(super) fn get(&self, name: &[u8]) -> Option<&Prepared<O>> {
-        self.known.get(key(name))
+        self.known.get(looked_up(name))
     }
 
     /// The statement that runs where this one does: another that it names, or itself.
@@ -81,19 +82,19 @@ impl<O> Names<O> {
 
     /// For a statement that the gateway answers itself, the name is set without the server's answer.
     pub(super) fn set(&mut self, name: &[u8], prepared: Prepared<O>) {
-        remember(&mut self.known, key(name), prepared);
+        remember(&mut self.known, looked_up(name), prepared);
     }
 
     /// A `Parse` is on its way to the server in this unit.
     pub(super) fn give(&mut self, unit: u64, name: &[u8], prepared: Prepared<O>) {
-        let name = key(name);
+        let name = looked_up(name);
         self.await_word(unit, By::Parse, name);
         remember(&mut self.known, name, prepared);
     }
 
     /// A `Close` is, of a statement or, without a name, of a portal.
     pub(super) fn close(&mut self, unit: u64, name: Option<&[u8]>) {
-        let name = name.map(key);
+        let name = name.map(looked_up);
         self.await_word(unit, By::Close, name.unwrap_or_default());
         name.map(|name| self.known.remove(name));
     }
@@ -103,12 +104,12 @@ impl<O> Names<O> {
         let Some(naming) = naming else { return };
         match naming {
             Naming::Prepare { name, statement: Some(known) } => {
-                let name = key(name.as_bytes());
+                let name = looked_up(name.as_bytes());
                 self.await_word(unit, By::Prepare, name);
                 remember(&mut self.known, name, Prepared::Theirs(known.clone()));
             }
             Naming::Forget { name } => {
-                let name = key(name.as_bytes());
+                let name = looked_up(name.as_bytes());
                 self.await_word(unit, By::Deallocate, name);
                 self.known.remove(name);
             }
@@ -204,11 +205,6 @@ impl<O> Names<O> {
             }
         }
     }
-}
-
-/// As much of a name as the server looks at, of a statement or of a portal.
-pub(super) fn key(name: &[u8]) -> &[u8] {
-    name.get(..POSTGRES_NAME_BYTES).unwrap_or(name)
 }
 
 /// What a name stands for.

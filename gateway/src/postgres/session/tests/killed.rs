@@ -3,15 +3,20 @@
 use super::*;
 use crate::govern::tests::ruled;
 
+/// A statement runs, and its client has some of its rows.
+async fn gives_rows(talk: &mut Talk) {
+    talk.asks(&query("select 1")).await;
+    let rows = message(b'D', b"\0\0").repeat(20);
+    talk.server.write_all(&rows).await.unwrap();
+    hears(&mut talk.client, &rows).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_runaway_that_goes_on_is_interrupted_three_times_and_then_loses_its_client() {
     let scene = Scene::new(&ruled("kill"), false).await;
     let mut talk = scene.talk().await;
-    talk.asks(&query("select 1")).await;
-    let rows = message(b'D', b"\0\0").repeat(20);
-    talk.server.write_all(&rows).await.unwrap();
+    gives_rows(&mut talk).await;
     let Talk { mut client, mut server, session } = talk;
-    hears(&mut client, &rows).await;
     for _ in 0..3 {
         drop(scene.interrupt().await);
     }
@@ -32,10 +37,7 @@ async fn a_runaway_that_goes_on_is_interrupted_three_times_and_then_loses_its_cl
 async fn a_runaway_that_ends_leaves_its_session_usable() {
     let scene = Scene::new(&ruled("kill"), false).await;
     let mut talk = scene.talk().await;
-    talk.asks(&query("select 1")).await;
-    let rows = message(b'D', b"\0\0").repeat(20);
-    talk.server.write_all(&rows).await.unwrap();
-    hears(&mut talk.client, &rows).await;
+    gives_rows(&mut talk).await;
     let asks = scene.interrupt().await;
     // Nothing of the client's passes while the request may hit it.
     talk.client.write_all(&query("select 2")).await.unwrap();
@@ -56,11 +58,8 @@ async fn a_runaway_that_ends_leaves_its_session_usable() {
 async fn a_runaway_of_a_server_that_gave_no_key_loses_its_client() {
     let scene = Scene::new(&ruled("kill"), false).await;
     let mut talk = scene.welcomed(b"").await;
-    talk.asks(&query("select 1")).await;
-    let rows = message(b'D', b"\0\0").repeat(20);
-    talk.server.write_all(&rows).await.unwrap();
+    gives_rows(&mut talk).await;
     let Talk { mut client, server, session } = talk;
-    hears(&mut client, &rows).await;
     let told = rest(&mut client).await;
     assert!(String::from_utf8_lossy(&told).contains("runaway of resource group own"), "{told:?}");
     drop(server);
@@ -73,10 +72,7 @@ async fn a_runaway_of_a_server_that_gave_no_key_loses_its_client() {
 async fn a_statement_behind_a_runaway_that_has_ended_is_not_interrupted() {
     let scene = Scene::new(&ruled("kill"), false).await;
     let mut talk = scene.talk().await;
-    talk.asks(&query("select 1")).await;
-    let rows = message(b'D', b"\0\0").repeat(20);
-    talk.server.write_all(&rows).await.unwrap();
-    hears(&mut talk.client, &rows).await;
+    gives_rows(&mut talk).await;
     drop(scene.interrupt().await);
     let ends = [&message(b'E', b"SERROR\0C57014\0\0")[..], READY].concat();
     talk.server.write_all(&ends).await.unwrap();
