@@ -7,12 +7,22 @@ use tidegate_core::units::{Rate, Ru, Span};
 
 use super::{at, node, queued, terms, used};
 
-#[test]
-fn an_idle_node_gives_up_and_asks_again_when_it_is_needed() {
-    let config = NodeConfig { idle_after: Span::secs(3), ..NodeConfig::default() };
+/// Of a node that gives a group up after three seconds without load.
+fn sleeps_soon() -> NodeConfig {
+    NodeConfig { idle_after: Span::secs(3), ..NodeConfig::default() }
+}
+
+/// A node with a lease from 0 ms on.
+fn leased(config: NodeConfig) -> NodeGroup {
     let mut node = NodeGroup::new(at(0), config);
     node.ask(at(0), 1);
     node.on_grant(at(0), 1, &Grant::Leased(terms(100, 50, 0)));
+    node
+}
+
+#[test]
+fn an_idle_node_gives_up_and_asks_again_when_it_is_needed() {
+    let mut node = leased(sleeps_soon());
     assert_eq!(node.try_acquire(at(500), Ru::whole(1)), Ok(Admitted::Paid));
     let mut seq = 1;
     for ms in [1_000, 2_000, 3_000] {
@@ -33,10 +43,7 @@ fn an_idle_node_gives_up_and_asks_again_when_it_is_needed() {
 
 #[test]
 fn a_lease_is_given_up_again_when_the_stream_breaks_before_the_answer() {
-    let config = NodeConfig { idle_after: Span::secs(3), ..NodeConfig::default() };
-    let mut node = NodeGroup::new(at(0), config);
-    node.ask(at(0), 1);
-    node.on_grant(at(0), 1, &Grant::Leased(terms(100, 50, 0)));
+    let mut node = leased(sleeps_soon());
     assert_eq!(node.try_acquire(at(0), Ru::ZERO), Ok(Admitted::Paid));
     assert!(node.ask(at(3_000), 2).gives_up());
     node.on_session_lost(at(3_100));
@@ -52,7 +59,7 @@ fn a_lease_is_given_up_again_when_the_stream_breaks_before_the_answer() {
 
 #[test]
 fn what_operations_did_not_need_is_returned_with_the_lease() {
-    let config = NodeConfig { idle_after: Span::secs(3), ..NodeConfig::default() };
+    let config = sleeps_soon();
     let mut node = NodeGroup::new(at(0), config);
     node.ask(at(0), 1);
     node.on_grant(at(1), 1, &Grant::Leased(terms(0, 0, 100)));
@@ -67,7 +74,7 @@ fn what_operations_did_not_need_is_returned_with_the_lease() {
 
 #[test]
 fn a_group_that_is_never_used_gives_its_lease_up() {
-    let config = NodeConfig { idle_after: Span::secs(3), ..NodeConfig::default() };
+    let config = sleeps_soon();
     let mut node = NodeGroup::new(at(0), config);
     for (seq, ms) in [(1, 0), (2, 1_000), (3, 2_000)] {
         assert!(!node.ask(at(ms), seq).gives_up());
@@ -81,7 +88,7 @@ fn a_group_that_is_never_used_gives_its_lease_up() {
 
 #[test]
 fn a_group_that_slept_goes_on_where_it_was() {
-    let config = NodeConfig { idle_after: Span::secs(3), ..NodeConfig::default() };
+    let config = sleeps_soon();
     let mut node = NodeGroup::new(at(0), config);
     node.ask(at(0), 1);
     assert_eq!(node.dormant(), None, "no answer yet");
@@ -170,7 +177,7 @@ fn an_idle_group_that_is_only_charged_asks_for_a_lease_to_pay_from() {
 
 /// A node that gave its lease up after three seconds, with an answer to that.
 fn idle(fallback: Fallback) -> NodeGroup {
-    let config = NodeConfig { idle_after: Span::secs(3), drift_ppm: 0, ..NodeConfig::default() };
+    let config = NodeConfig { drift_ppm: 0, ..sleeps_soon() };
     let mut node = NodeGroup::new(at(0), config);
     node.ask(at(0), 1);
     node.on_grant(at(0), 1, &Grant::Leased(LeaseTerms { fallback, ..terms(100, 50, 0) }));
@@ -235,10 +242,8 @@ fn release_gives_everything_up_and_refuses_from_then_on() {
 /// The largest debt is that of the node's life, not of the time since the group woke up.
 #[test]
 fn a_group_that_slept_remembers_its_largest_debt() {
-    let config = NodeConfig { idle_after: Span::secs(3), ..NodeConfig::default() };
-    let mut node = NodeGroup::new(at(0), config);
-    node.ask(at(0), 1);
-    node.on_grant(at(0), 1, &Grant::Leased(terms(100, 50, 0)));
+    let config = sleeps_soon();
+    let mut node = leased(config);
     node.charge(at(0), &used(20));
     let worst = node.look().worst_debt();
     assert_eq!(worst, Ru::whole(20));
