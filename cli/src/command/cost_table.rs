@@ -109,22 +109,18 @@ async fn put(
     admin: &Admin,
     tables: Vec<(v1::CostTable, &'static str)>,
 ) -> Result<Vec<CostTableView>, CliError> {
-    let mut puts: Vec<v1::PutCostTableRequest> = tables
-        .into_iter()
-        .map(|(table, role)| v1::PutCostTableRequest { table: Some(table), role: role.to_owned() })
-        .collect();
-    let (active, shadow) = match (puts.pop(), puts.is_empty()) {
-        (Some(request), true) => {
-            let reply = admin.calls().put_cost_table(request).await.map_err(admin.failed())?.into_inner();
-            (reply.active, reply.shadow)
-        }
-        (last, _) => {
-            change(admin, puts.into_iter().chain(last).map(Kind::CostTable).collect()).await?;
-            let request = v1::GetCostTablesRequest {};
-            let reply = admin.calls().get_cost_tables(request).await.map_err(admin.failed())?.into_inner();
-            let in_force = admin.part(reply.tables, "the tables in force")?;
-            (in_force.active, in_force.shadow)
-        }
+    let put =
+        |(table, role): (_, &str)| v1::PutCostTableRequest { table: Some(table), role: role.to_owned() };
+    let puts: Vec<v1::PutCostTableRequest> = tables.into_iter().map(put).collect();
+    let (active, shadow) = if let [request] = puts.as_slice() {
+        let reply = admin.calls().put_cost_table(request.clone()).await.map_err(admin.failed())?.into_inner();
+        (reply.active, reply.shadow)
+    } else {
+        change(admin, puts.into_iter().map(Kind::CostTable).collect()).await?;
+        let request = v1::GetCostTablesRequest {};
+        let reply = admin.calls().get_cost_tables(request).await.map_err(admin.failed())?.into_inner();
+        let in_force = admin.part(reply.tables, "the tables in force")?;
+        (in_force.active, in_force.shadow)
     };
     let active = active.map(|table| CostTableView::new(table, ACTIVE));
     let shadow = shadow.map(|table| CostTableView::new(table, SHADOW));

@@ -51,14 +51,14 @@ pub(crate) async fn run(command: EditCommand, global: &Global) -> Result<(), Cli
     for _ in 0..MAX_ROUNDS {
         let opened = format!("{}{given}", reason_lines(&reason));
         fs::write(&file, &opened).map_err(CliError::file("write", &*file))?;
-        let written = match open(&editor, &file).and_then(|status| Ok((status, read_back(&file)?))) {
-            Ok(written) => written,
+        let (status, written) = match open(&editor, &file).and_then(|status| Ok((status, read_back(&file)?)))
+        {
+            Ok(left) => left,
             Err(error) => {
                 let keep = file.exists();
                 return Err(given_up(file, keep, format!("nothing is changed: {error}")));
             }
         };
-        let (status, written) = written;
         let edited = without_reason(&written);
         if !status.success() {
             let reason = format!("{editor} ended with {status}; nothing is changed");
