@@ -1,11 +1,12 @@
 //! What sort of statement a text is: coarse enough to guess a cost by, and to count by in metrics.
 //!
 //! In: parsed statements. Out: one kind. An `EXPLAIN` is `Show` unless it also runs the statement; a query that
-//! holds an `INSERT`, `UPDATE` or `DELETE` as its body is that.
+//! holds an `INSERT`, `UPDATE` or `DELETE` as its body is that, and one that holds it before its body is `Other`: what is
+//! said of its rows is not what it changes.
 
 use std::fmt;
 
-use sqlparser::ast::{Expr, SetExpr, Statement, UtilityOption, Value};
+use sqlparser::ast::{Expr, Query, SelectInto, SetExpr, Statement, UtilityOption, Value};
 use tidegate_core::usage::Usage;
 
 macro_rules! kinds {
@@ -69,7 +70,7 @@ impl StatementKind {
 
     fn of_one(statement: &Statement) -> Self {
         match statement {
-            Statement::Query(query) => Self::of_body(&query.body),
+            Statement::Query(query) => Self::of_query(query),
             Statement::Fetch { .. } => Self::Select,
             Statement::Insert(_) => Self::Insert,
             Statement::Update(_) | Statement::Merge(_) => Self::Update,
@@ -89,16 +90,20 @@ impl StatementKind {
         }
     }
 
-    fn of_body(body: &SetExpr) -> Self {
-        match body {
+    fn of_query(query: &Query) -> Self {
+        let mut before = query.with.iter().flat_map(|with| &with.cte_tables);
+        if before.any(|named| Self::of_query(&named.query) != Self::Select) {
+            return Self::Other;
+        }
+        match &*query.body {
             SetExpr::Insert(_) => Self::Insert,
             SetExpr::Update(_) | SetExpr::Merge(_) => Self::Update,
             SetExpr::Delete(_) => Self::Delete,
-            SetExpr::Select(_)
-            | SetExpr::Query(_)
-            | SetExpr::SetOperation { .. }
-            | SetExpr::Values(_)
-            | SetExpr::Table(_) => Self::Select,
+            SetExpr::Query(inner) => Self::of_query(inner),
+            SetExpr::Select(select) if select.into.as_ref().is_some_and(makes_table) => Self::Ddl,
+            SetExpr::Select(_) | SetExpr::SetOperation { .. } | SetExpr::Values(_) | SetExpr::Table(_) => {
+                Self::Select
+            }
         }
     }
 
@@ -130,6 +135,11 @@ impl StatementKind {
             cross_zone_bytes: 0,
         }
     }
+}
+
+/// Whether a query goes into a new table, as `CREATE TABLE .. AS` has it, and not into a variable.
+fn makes_table(into: &SelectInto) -> bool {
+    into.targets.iter().all(|target| !target.to_string().starts_with('@'))
 }
 
 /// Whether the options of an `EXPLAIN` have the statement run. Of several `ANALYZE` the last one counts. Of a literal

@@ -46,7 +46,7 @@ fn an_explain_that_runs_its_statement_is_of_that_kind() {
 /// A query that changes rows in its body is a change, whatever is named before it.
 #[test]
 fn what_follows_named_queries_gives_the_kind() {
-    use StatementKind::{Delete, Insert, Select, Update};
+    use StatementKind::{Ddl, Delete, Insert, Other, Select, Update};
     kinds(
         "gp",
         &[
@@ -54,9 +54,17 @@ fn what_follows_named_queries_gives_the_kind() {
             ("WITH q AS (SELECT 1) UPDATE t SET a = 1", Update),
             ("WITH q AS (SELECT 1) DELETE FROM t", Delete),
             ("WITH q AS (SELECT 1) SELECT * FROM q UNION SELECT 2", Select),
+            // The rows that the server reports are those of the last query.
+            ("WITH q AS (DELETE FROM t RETURNING a) SELECT count(*) FROM q", Other),
+            ("WITH p AS (SELECT 1), q AS (INSERT INTO t VALUES (1) RETURNING a) SELECT * FROM q", Other),
+            ("WITH q AS (UPDATE t SET a = 1 RETURNING a) INSERT INTO u SELECT a FROM q", Other),
+            ("(WITH q AS (DELETE FROM t RETURNING a) SELECT count(*) FROM q)", Other),
+            ("SELECT * INTO u FROM t", Ddl),
+            ("SELECT * INTO TEMP u FROM t", Ddl),
         ],
     );
     kinds("m", &[("WITH q AS (SELECT 1) DELETE FROM t", Delete), ("REPLACE INTO t VALUES (1)", Insert)]);
+    kinds("m", &[("SELECT a, b INTO @a, @b FROM t", Select)]);
 }
 
 #[test]
@@ -95,7 +103,7 @@ fn what_concerns_the_session_the_schema_or_the_server_is_told_apart() {
             ("COPY (SELECT 1) TO STDOUT", Copy),
             ("FETCH 5 FROM c", Select),
             ("SELECT a FROM t FOR UPDATE", Select),
-            ("SELECT a INTO b FROM t", Select),
+            ("SELECT a INTO b FROM t", Ddl),
             ("MERGE INTO t USING s ON t.a = s.a WHEN MATCHED THEN UPDATE SET b = 1", Update),
             ("DECLARE c CURSOR FOR SELECT 1", Other),
             ("EXECUTE a(1)", Other),
