@@ -96,7 +96,8 @@ impl Client {
         let mut turns = hub.turn.subscribe();
         let (waited, alone) = self.patience(self.hub().shared.config.fallback);
         // Charging the default group before the bindings are known would be wrong, unless work is to go on alone.
-        if !matches!(within(waited, turns.wait_for(|turn| *turn > 0)).await, Some(Ok(_))) && !alone {
+        let known = turns.wait_for(|turn| *turn > 0 || hub.shared.is_closing());
+        if !matches!(within(waited, known).await, Some(Ok(_))) && !alone {
             return Err(GroupError::NoBindings { waited, last_error: self.last_error() });
         }
         let turn = hub.turn();

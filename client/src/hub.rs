@@ -144,6 +144,8 @@ impl Hub {
         for cell in self.agenda.awake.all() {
             cell.heed(Notice::Release);
         }
+        // Those that wait for the first bindings look again.
+        self.turn.send_modify(|_| {});
     }
 }
 

@@ -275,6 +275,24 @@ async fn who_waits_to_hear_of_a_group_is_refused_when_the_client_ends() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_caller_that_waits_for_the_first_bindings_hears_of_a_shutdown_at_once() {
+    let fake = Fake::new();
+    fake.go_down();
+    let client = piped(&fake).patience(60 * SECOND).start().unwrap();
+    let asking = tokio::spawn({
+        let client = client.clone();
+        async move { client.resolve("t", "u").await.map(|resolved| resolved.group()) }
+    });
+    sleep(SECOND).await;
+    let ended = Instant::now();
+    let (_, asked) = tokio::join!(client.shutdown(), async { (asking.await.unwrap(), ended.elapsed()) });
+    let (answer, took) = asked;
+    let error = answer.unwrap_err();
+    assert!(matches!(&error, GroupError::ShutDown { group } if &**group == "default"), "{error}");
+    assert_eq!(took, Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_shutdown_that_begins_without_a_controller_is_heard_by_one_that_comes_in_time() {
     let fake = Fake::new();
     fake.group("g", GroupSpec::capped(Rate::whole(1_000)));
