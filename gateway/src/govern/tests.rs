@@ -30,7 +30,7 @@ pub(crate) struct Stage {
     pub(crate) governor: Arc<Governor>,
     subject: Subject,
     _tasks: Tasks,
-    controller: tidegate_controller::Running,
+    controller: Option<tidegate_controller::Running>,
     _folder: TempDir,
 }
 
@@ -107,7 +107,12 @@ impl Stage {
         );
         let login = Login { tenant: "shop".into(), user: "root".into(), ..Login::default() };
         let subject = governor.subject(login).await.unwrap();
-        Self { governor, subject, _tasks: tasks, controller, _folder: folder }
+        Self { governor, subject, _tasks: tasks, controller: Some(controller), _folder: folder }
+    }
+
+    /// The controller is gone.
+    pub(crate) async fn lose_controller(&mut self) {
+        self.controller.take().expect("it is gone already").abort().await;
     }
 
     /// A statement that the gateway answers itself.

@@ -80,17 +80,21 @@ impl<P: Protocol> Session<P> {
         pending: Pending<P>,
     ) -> Result<Option<Pending<P>>, P::Error> {
         match pending {
-            Pending::Subject(mut found, ask) => match found.as_mut().poll(cx) {
-                Poll::Pending => return Ok(Some(Pending::Subject(found, ask))),
-                Poll::Ready(subject) => {
-                    // Why nobody pays is for who waits now. The controller may be back long before the next statement.
-                    let is_awaited = ask.is_some() || !self.link.from_client.data().is_empty();
-                    self.subject = Some(subject).filter(|subject| subject.is_ok() || is_awaited);
-                    if let Some(ask) = ask {
-                        self.judge(ask)?;
+            Pending::Subject(mut found, ask) => {
+                let is_awaited = ask.is_some() || !self.link.from_client.data().is_empty();
+                let subject = match found.as_mut().poll(cx) {
+                    Poll::Ready(subject) => subject,
+                    Poll::Pending if self.protocol.poll_cancelled(cx) && is_awaited => {
+                        Err(Denied::cancelled())
                     }
+                    Poll::Pending => return Ok(Some(Pending::Subject(found, ask))),
+                };
+                // Why nobody pays is for who waits now. The controller may be back long before the next statement.
+                self.subject = Some(subject).filter(|subject| subject.is_ok() || is_awaited);
+                if let Some(ask) = ask {
+                    self.judge(ask)?;
                 }
-            },
+            }
             Pending::Admission(mut admission, goes) => {
                 let admitted = match admission.as_mut().poll(cx) {
                     Poll::Ready(admitted) => admitted,
@@ -127,6 +131,7 @@ impl<P: Protocol> Session<P> {
 
     /// Decides what becomes of a statement, or what that has to wait for.
     pub(super) fn judge(&mut self, ask: P::Ask) -> Result<Judged, P::Error> {
+        self.protocol.forget_cancelled();
         match &self.subject {
             Some(Ok(_)) => P::judge(self, ask),
             Some(Err(denied)) => {

@@ -143,7 +143,7 @@ async fn without_a_controller_statements_run_where_that_is_wanted_and_a_hint_at_
         lead_into_debt(&known).await;
         assert_eq!(stage.answered(&known, "select 1", false).await.err().unwrap().code, Code::QUOTA);
         let Stage { governor, subject, controller, _tasks, _folder } = stage;
-        controller.shutdown().await.unwrap();
+        controller.expect("it is there").shutdown().await.unwrap();
         eventually("it is away", || !governor.is_connected()).await;
         let fresh = governor.group("fresh").unwrap();
         let subject = Subject { chosen: Some(fresh.clone()), ..subject };

@@ -73,8 +73,6 @@ impl Session {
                 return Ok(true);
             }
         };
-        // A request that came before this statement is not about it.
-        self.protocol.wanted_cancel.forget();
         match self.admission(&template, text) {
             // The statements before this one decide whether it is inside a transaction; the session asks again after
             // them.

@@ -171,6 +171,10 @@ impl Protocol for Postgres {
         self.wanted_cancel.poll(cx)
     }
 
+    fn forget_cancelled(&mut self) {
+        self.wanted_cancel.forget();
+    }
+
     fn kill(&mut self, _: &Shared, denied: &Denied) -> bool {
         // A server that gave no key takes no request.
         let can_be_asked = self.machine.key().is_some();

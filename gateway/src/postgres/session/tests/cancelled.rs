@@ -2,6 +2,8 @@
 //! what takes the seats.
 
 use super::super::super::serve::serve;
+use tokio::task::yield_now;
+
 use super::*;
 use crate::postgres::key::Key;
 
@@ -60,4 +62,37 @@ async fn a_request_that_comes_while_nothing_is_under_way_cancels_no_later_statem
     hears(&mut talk.server, &query("select 1")).await;
     talk.server.write_all(&done("SELECT 1")).await.unwrap();
     hears(&mut talk.client, &done("SELECT 1")).await;
+}
+
+/// With the controller gone, what is known of a group comes after seconds. Meanwhile a statement waits, behind the login.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_whose_payer_is_looked_up_is_cancelled_by_a_request_that_comes_after_it() {
+    let mut scene = Scene::new("", false).await;
+    scene.stage.lose_controller().await;
+    let welcome = [&message(b'R', &[0; 4])[..], &message(b'K', KEY), READY].concat();
+    for early in [true, false] {
+        let mut talk = scene.begun_as("/*+ RESOURCE_GROUP(unheard_of) */", &Arc::new(Seats::new(1))).await;
+        talk.server.write_all(&welcome).await.unwrap();
+        hears(&mut talk.client, &welcome).await;
+        let cancel = || scene.shared.cancels.tell(&Key::read(KEY).unwrap());
+        if early {
+            cancel();
+            let answer = timeout(LATER, talk.client.read_u8()).await;
+            assert!(answer.is_err(), "{answer:?}");
+            talk.asks(&query("select 1")).await;
+            continue;
+        }
+        talk.client.write_all(&query("select 1")).await.unwrap();
+        let cancels = async {
+            loop {
+                cancel();
+                yield_now().await;
+            }
+        };
+        let said = tokio::select! {
+            said = unit(&mut talk.client) => said,
+            never = cancels => never,
+        };
+        assert!(said.windows(7).any(|field| field == b"C57014\0"), "{said:?}");
+    }
 }

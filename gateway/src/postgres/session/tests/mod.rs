@@ -122,14 +122,15 @@ impl Scene {
 
     /// One that the server has not answered yet. The client's socket holds little.
     async fn begun(&self, seats: &Arc<Seats>) -> Talk {
+        self.begun_as("/*+ RESOURCE_GROUP(own) */", seats).await
+    }
+
+    /// One that calls itself so.
+    async fn begun_as(&self, application: &str, seats: &Arc<Seats>) -> Talk {
         let (client, near) = narrow().await;
         let (to_server, server) = tokio::join!(self.shared.connect(), self.listener.accept());
         let ends = (Stream::Tcp(near), to_server.unwrap());
-        let login = Login {
-            tenant: "shop".into(),
-            user: "root".into(),
-            application: "/*+ RESOURCE_GROUP(own) */".into(),
-        };
+        let login = Login { tenant: "shop".into(), user: "root".into(), application: application.into() };
         let (seat, _) = seats.enter().unwrap();
         let mut session = begin(Arc::clone(&self.shared), ends, login, b"startup", Arc::new(seat));
         let session = tokio::spawn(async move { session.run().await.ok() });
