@@ -106,6 +106,25 @@ async fn a_reader_pays_for_no_page_that_others_have_changed() {
     assert_eq!(paid, 0, "of {counted}");
 }
 
+/// The server reports the rows of the last query only, of which there is one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_that_changes_rows_before_its_end_or_makes_a_table_pays_for_what_it_writes() {
+    let stage = stage(&[]).await;
+    let ann = stage.ann().await;
+    let process = process(&ann).await;
+    let made = "create table big as select n, repeat('x', 500) t from generate_series(1, 40000) n";
+    let removes = "with d as (delete from big returning 1) select count(*) from d";
+    let copies = "select * into copy from big";
+    // Of the log of some a process of the server's own writes most.
+    for sql in [removes, copies, removes, copies] {
+        ann.batch_execute(&format!("drop table if exists big, copy; {made}")).await.unwrap();
+        let before = written(&process);
+        let paid = charged(&ann, sql).await;
+        let all = written(&process) - before;
+        assert!(paid > 0 && paid >= all / 4, "{sql}: {paid} of {all} bytes");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_spilled_to_temporary_files_costs_no_replicated_writes() {
     let stage = stage(&["max_parallel_workers_per_gather=0"]).await;
