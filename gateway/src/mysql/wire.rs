@@ -24,6 +24,8 @@ pub(super) struct Wire<T> {
     /// Where the server's bytes stand within its packets.
     pub(super) heard: Frames,
     status: Status,
+    /// The session when it was new, or as if new.
+    fresh: Status,
     explaining: Option<Told>,
     due: VecDeque<Due>,
 }
@@ -44,6 +46,7 @@ impl<T> Wire<T> {
             statements: Statements::new(),
             heard: Frames::default(),
             status: Status::default(),
+            fresh: Status::default(),
             explaining: None,
             due: VecDeque::new(),
         }
@@ -153,13 +156,20 @@ impl<T> Wire<T> {
         }
         match (running.response, running.command) {
             (Response::Auth(auth), _) if done => {
-                self.statements.forget();
+                self.renewed();
                 let login = self.handshake.login(auth.identity, database);
                 self.tell(if auth.is_login { Event::Login(login) } else { Event::UserChanged(login) });
             }
             (Response::Auth(auth), _) if auth.is_login => return false,
-            (_, Command::ResetConnection) if done => {
+            // MariaDB gives up the session before it looks who asks, and goes on with the user before, without a word
+            // of the new one. MySQL ends the connection.
+            (Response::Auth(_), _) => {
+                self.status = self.fresh;
                 self.statements.forget();
+                self.tell(Event::SessionReset);
+            }
+            (_, Command::ResetConnection) if done => {
+                self.renewed();
                 self.tell(Event::SessionReset);
             }
             _ => {
@@ -169,6 +179,12 @@ impl<T> Wire<T> {
             }
         }
         true
+    }
+
+    /// The session is new, or as if new, and the server has said what it is like.
+    fn renewed(&mut self) {
+        self.fresh = self.status;
+        self.statements.forget();
     }
 
     /// The connection has ended: returns the statements that have not.

@@ -14,7 +14,7 @@ mod logins;
 mod names;
 mod parts;
 mod passwords;
-mod payers;
+pub(super) mod payers;
 mod prepared;
 mod refusals;
 mod sessions;

@@ -10,7 +10,7 @@ use crate::session::Side;
 const ERROR: &[u8] = b"\xff\x19\x04#42000Unknown database";
 
 /// OK, with another default database among the changes of the session, behind others or not.
-pub(super) fn changed(status: u8, before: &[u8], database: &str) -> Vec<u8> {
+pub(in crate::mysql) fn changed(status: u8, before: &[u8], database: &str) -> Vec<u8> {
     let name = [&[u8::try_from(database.len()).unwrap()], database.as_bytes()].concat();
     let change = [&[1, u8::try_from(name.len()).unwrap()][..], &name].concat();
     let changes = [before, &change].concat();
@@ -143,14 +143,45 @@ fn a_session_that_the_server_does_not_reset_goes_on_as_it_was() {
     assert_eq!((link.told(), link.machine.names()), (vec![], 1));
 }
 
+/// MariaDB gives up the session before it looks who asks, and goes on with the user and the database before.
 #[test]
-fn a_user_that_the_server_refuses_changes_nothing() {
-    let mut link = logged_in(Settings::default(), |_| None);
-    link.hear(Side::Client, &packet(0, b"\x11bob\0\0other\0\x2d\0mysql_native_password\0\0")).unwrap();
-    link.hear(Side::Server, &packet(1, b"\xff\x15\x04#28000Access denied")).unwrap();
-    assert_eq!(link.told(), []);
-    link.hear(Side::Client, &query("select 1")).unwrap();
-    assert_eq!(link.asked().len(), 1, "what the client says counts");
+fn a_session_whose_change_of_user_is_refused_is_its_user_s_and_as_if_new() {
+    for error in [&b"\xff\x15\x04#28000Access denied"[..], ERROR, b"\xff\x17\x04#08S01Unknown command"] {
+        let mut link = logged_in(Settings::default(), |_| None);
+        link.hear(Side::Client, &query("prepare s from 'select 1'")).unwrap();
+        link.hear(Side::Server, &packet(1, OK)).unwrap();
+        link.hear(Side::Client, &packet(0, b"\x16select 1")).unwrap();
+        link.hear(Side::Server, &packet(1, b"\0\x07\0\0\0\0\0\0\0\0\0\0")).unwrap();
+        // In a transaction, and without escapes.
+        link.hear(Side::Client, &query("begin")).unwrap();
+        link.hear(Side::Server, &packet(1, b"\0\0\0\x03\x02\0\0")).unwrap();
+        assert!(link.machine.in_transaction() && !link.machine.escapes());
+        link.heard.clear();
+        link.hear(Side::Client, &packet(0, b"\x11bob\0\0other\0\x2d\0mysql_native_password\0\0")).unwrap();
+        link.hear(Side::Server, &packet(1, error)).unwrap();
+        assert_eq!(link.told(), [Event::SessionReset]);
+        assert_eq!((link.machine.names(), link.machine.wire().statements.prepared.len()), (0, 0));
+        assert!(!link.machine.in_transaction() && link.machine.escapes(), "as at the login");
+        link.hear(Side::Client, &query("select 1")).unwrap();
+        assert_eq!(link.asked().len(), 1, "what the client says counts");
+    }
+}
+
+#[test]
+fn what_the_server_says_of_a_new_session_holds_for_the_one_behind_a_refused_change_of_user() {
+    const NO_ESCAPES: &[u8] = b"\0\0\0\x02\x02\0\0";
+    const CHANGE: &[u8] = b"\x11bob\0\0other\0\x2d\0mysql_native_password\0\0";
+    for renews in [&b"\x1f"[..], CHANGE] {
+        let mut link = logged_in(Settings::default(), |_| None);
+        link.hear(Side::Client, &packet(0, renews)).unwrap();
+        link.hear(Side::Server, &packet(1, NO_ESCAPES)).unwrap();
+        link.hear(Side::Client, &query("set sql_mode = ''")).unwrap();
+        link.hear(Side::Server, &packet(1, OK)).unwrap();
+        assert!(link.machine.escapes());
+        link.hear(Side::Client, &packet(0, CHANGE)).unwrap();
+        link.hear(Side::Server, &packet(1, ERROR)).unwrap();
+        assert!(!link.machine.escapes(), "{renews:?}");
+    }
 }
 
 #[test]

@@ -41,6 +41,13 @@ impl Bare {
         assert_eq!(answer[0], 0, "{}", String::from_utf8_lossy(&answer));
     }
 
+    /// The number of an error.
+    async fn refused(&mut self) -> u16 {
+        let answer = read_packet(&mut self.0).await;
+        assert_eq!(answer[0], 0xff, "{}", String::from_utf8_lossy(&answer));
+        u16::from_le_bytes([answer[1], answer[2]])
+    }
+
     /// The rows of a result, as they are on the wire.
     async fn rows(&mut self) -> Vec<Vec<u8>> {
         let columns = read_packet(&mut self.0).await;
@@ -120,4 +127,40 @@ async fn a_database_that_one_of_several_statements_changes_is_the_tenant() {
     assert_eq!(bare.rows().await, [b"\x011"]);
     bare.send(&[EXPLAIN]).await;
     assert_eq!(bare.payer().await, "others");
+}
+
+/// MariaDB gives up the session before it looks who asks, and goes on with the user and the database before.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_whose_change_of_user_is_refused_has_chosen_no_group_and_left_nothing() {
+    let stage = Stage::with(|config| {
+        config.policy.switchers = Principals::parse(["bare", "root", "gate"]).unwrap();
+    })
+    .await;
+    stage.server.root("create user bare; grant all on other.* to bare").unwrap();
+    let mut admin = stage.admin().await;
+    for group in ["others", "batch"] {
+        admin.query_drop(format!("create resource group {group} ru_per_sec = 100000")).await.unwrap();
+    }
+    admin.query_drop("alter database other resource group others").await.unwrap();
+    is_in(&mut login(stage.port(), "other", ("ann", "ann")).await, "others").await;
+    let mut bare = Bare::new(&stage, 0).await;
+    bare.send(&[b"\x02other", b"\x03set resource group batch", b"\x03set @left = 1", EXPLAIN]).await;
+    for _ in 0..3 {
+        bare.done().await;
+    }
+    assert_eq!(bare.payer().await, "batch");
+    bare.send(&[b"\x03set resource group nowhere"]).await;
+    assert_eq!(bare.refused().await, 8249);
+    bare.send(&[&[b"\x11ann\0\x14", &[7; 20][..], b"shop\0\x2d\0mysql_native_password\0"].concat()]).await;
+    // The server asks for the password under another number.
+    assert_eq!(read_packet(&mut bare.0).await[0], 0xfe);
+    bare.0.write_all(&packet(2, &[7; 20])).await.unwrap();
+    assert_eq!(bare.refused().await, 1045);
+    bare.send(&[b"\x03show warnings"]).await;
+    for row in bare.rows().await {
+        assert!(!row.windows(7).any(|word| word == b"nowhere"), "{}", String::from_utf8_lossy(&row));
+    }
+    bare.send(&[EXPLAIN, b"\x03select @left, database(), current_user()"]).await;
+    assert_eq!(bare.payer().await, "others");
+    assert_eq!(bare.rows().await, [b"\xfb\x05other\x06bare@%".to_vec()]);
 }
