@@ -280,9 +280,10 @@ impl<O> ClientSide<O> {
     ) -> Step<O> {
         let body = body.get(..header.total.saturating_sub(HEADER)).unwrap_or(body);
         let (name, rest) = c_string(body).unwrap_or_default();
-        if matches!(prepared, Prepared::Ours(_)) {
-            wire.statements.set(name, prepared);
-            return self.answer(wire, header, message::PARSE_COMPLETE.to_vec());
+        if let Prepared::Ours(statement) = prepared {
+            let step = self.answer(wire, header, message::PARSE_COMPLETE.to_vec());
+            wire.name(|names, unit| names.give_own(unit, name, statement));
+            return step;
         }
         let step = self.forward(wire, header, Expect::Replies(1));
         wire.name(|names, unit| names.give(unit, name, prepared));

@@ -8,6 +8,7 @@
 //! several statements, a name that it gave stays unknown, and what it took away may have been any.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use tidegate_sql::Naming;
@@ -49,6 +50,8 @@ enum By {
     Close,
     Prepare,
     Deallocate,
+    /// One of the gateway's own, of which the server hears nothing.
+    Own,
 }
 
 impl<O> Default for Names<O> {
@@ -80,9 +83,14 @@ impl<O> Names<O> {
         None
     }
 
-    /// For a statement that the gateway answers itself, the name is set without the server's answer.
-    pub(super) fn set(&mut self, name: &[u8], prepared: Prepared<O>) {
-        remember(&mut self.known, looked_up(name), prepared);
+    /// A statement that the gateway answers itself is given a name in this unit. It has it, unless the server fails
+    /// before it in the unit.
+    pub(super) fn give_own(&mut self, unit: u64, name: &[u8], statement: Arc<O>) {
+        let name = looked_up(name);
+        if !self.given.is_empty() {
+            self.await_word(unit, By::Own, name);
+        }
+        remember(&mut self.known, name, Prepared::Ours(statement));
     }
 
     /// A `Parse` is on its way to the server in this unit.
@@ -156,7 +164,13 @@ impl<O> Names<O> {
         if first.times == 0 {
             self.given.pop_front();
         }
+        self.confirm_own();
         true
+    }
+
+    /// No word of the server's is awaited before these.
+    fn confirm_own(&mut self) {
+        while self.given.pop_front_if(|first| first.by == By::Own).is_some() {}
     }
 
     /// The server has done a command of this tag in this unit.
@@ -204,6 +218,7 @@ impl<O> Names<O> {
                 },
             }
         }
+        self.confirm_own();
     }
 }
 

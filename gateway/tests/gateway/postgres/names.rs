@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use tidegate_gateway::Principals;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio_postgres::Client;
 
 use super::stage::{Stage, kinds, message, ruled, rules_are_known, state, told, trusted, value};
@@ -153,4 +154,43 @@ async fn what_runs_by_a_name_counts_with_its_template_and_its_hint() {
     })
     .await;
     assert_eq!(value(&admin, &format!("{calls} like 'EXECUTE%' or template like 'execute%'")).await, "0");
+}
+
+/// Sent ahead, before the client has read that the first failed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_of_the_gateway_has_its_name_also_behind_one_that_the_server_did_not_prepare() {
+    let stage = patient(&[]).await;
+    let mut raw = trusted(&stage).await;
+    let parse = |name: &str, text: &str| message(b'P', format!("{name}\0{text}\0\0\0").as_bytes());
+    let run = |name: &str| {
+        let bind = message(b'B', format!("\0{name}\0\0\0\0\0\0\0").as_bytes());
+        [bind, message(b'E', b"\0\0\0\0\0")].concat()
+    };
+    let (sync, own) = (message(b'S', &[]), "select current_resource_group()");
+    for (sent, units) in [
+        ([parse("s", "selec"), sync.clone(), parse("s", own), sync.clone()].concat(), &["EZ", "1Z"][..]),
+        ([run("s"), sync.clone()].concat(), &["2DCZ"]),
+        // What the server skips is not prepared.
+        ([parse("x", "selec"), parse("t", own), sync.clone()].concat(), &["EZ"]),
+        ([run("t"), sync.clone()].concat(), &["EZ"]),
+    ] {
+        raw.write_all(&sent).await.unwrap();
+        assert_eq!(several(&mut raw, units.len()).await, units, "{}", String::from_utf8_lossy(&sent));
+    }
+}
+
+/// The kinds of what the server says in so many units.
+async fn several(server: &mut TcpStream, units: usize) -> Vec<String> {
+    let mut said = vec![String::new()];
+    while said.len() <= units {
+        let kind = server.read_u8().await.unwrap();
+        let length = server.read_u32().await.unwrap();
+        server.read_exact(&mut vec![0; usize::try_from(length).unwrap() - 4]).await.unwrap();
+        said.last_mut().unwrap().push(char::from(kind));
+        if kind == b'Z' {
+            said.push(String::new());
+        }
+    }
+    said.pop();
+    said
 }

@@ -318,3 +318,55 @@ proptest! {
         }
     }
 }
+
+/// What the gateway answers itself is no affair of the server's, whose word about an earlier unit may come later.
+#[test]
+fn a_statement_of_the_gateway_keeps_its_name_when_the_server_fails_in_a_unit_before_it() {
+    let is_own =
+        |machine: &Tested, name: &[u8]| matches!(machine.wire.statements.get(name), Some(Prepared::Ours(_)));
+    let sync = || message(b'S', &[]);
+    let mut machine = machine();
+    let sent = [parse("s", "selec"), sync(), parse("s", "own"), sync()].concat();
+    exchange(&mut machine, &sent, &[failed(), ready(b'I')]);
+    assert!(is_own(&machine, b"s"));
+    exchange(&mut machine, &[], &[ready(b'I')]);
+    assert!(is_own(&machine, b"s"), "the client has read that it is prepared");
+    // Also where it stood for a statement of the server's, and where that was to go first.
+    for gone in [parse("t", "select b"), message(b'C', b"St\0")] {
+        exchange(
+            &mut machine,
+            &[parse("t", "select a"), sync()].concat(),
+            &[message(b'1', &[]), ready(b'I')],
+        );
+        let sent = [parse("x", "selec"), gone, sync(), parse("t", "own"), sync()].concat();
+        exchange(&mut machine, &sent, &[failed(), ready(b'I'), ready(b'I')]);
+        assert!(is_own(&machine, b"t"));
+        let closed = [message(b'C', b"St\0"), sync()].concat();
+        exchange(&mut machine, &closed, &[message(b'3', &[]), ready(b'I')]);
+        assert!(machine.wire.statements.get(b"t").is_none());
+    }
+}
+
+/// Its client hears nothing of it.
+#[test]
+fn a_statement_of_the_gateway_behind_a_failure_of_its_own_unit_is_not_prepared() {
+    for (before, stays) in [("select a", true), ("own", false)] {
+        let mut machine = machine();
+        let given = [parse("s", before), message(b'S', &[])].concat();
+        let said = if stays { [message(b'1', &[]), ready(b'I')].concat() } else { ready(b'I') };
+        exchange(&mut machine, &given, &[said]);
+        let sent = [parse("x", "selec"), parse("n", "own"), parse("s", "own"), message(b'S', &[])].concat();
+        exchange(&mut machine, &sent, &[failed(), ready(b'I')]);
+        assert!(machine.wire.statements.get(b"n").is_none());
+        assert_eq!(matches!(machine.wire.statements.get(b"s"), Some(Prepared::Theirs(_))), stays);
+        assert_eq!(machine.wire.statements.unconfirmed(), 0);
+    }
+    // What was answered before the failure stays, and is not kept in mind for it.
+    let mut machine = machine();
+    let sent = [parse("a", "select a"), parse("n", "own"), parse("x", "selec"), message(b'S', &[])].concat();
+    exchange(&mut machine, &sent, &[message(b'1', &[]), failed(), ready(b'I')]);
+    assert!(matches!(machine.wire.statements.get(b"n"), Some(Prepared::Ours(_))));
+    let many: Vec<u8> = (0..100).flat_map(|number| parse(&format!("o{number}"), "own")).collect();
+    exchange(&mut machine, &many, &[]);
+    assert_eq!(machine.wire.statements.unconfirmed(), 0);
+}
