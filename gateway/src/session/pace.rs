@@ -24,6 +24,11 @@ const LEAST_HOLD: Duration = Duration::from_secs(1);
 /// And at most: MySQL and MariaDB end a session whose result nobody takes for `net_write_timeout`, a minute unless
 /// changed. Twice as much is that minute; with half of it a group far in debt gets twice as much of its result.
 const MOST_HOLD: Duration = Duration::from_secs(30);
+/// Bytes of a result that pass, once for a statement, when its client asks to cancel it while they are held: what the
+/// server has sent before its word of that fills the sockets between, of 4 and 6 MiB at most unless changed. With less
+/// that word may show at the end of a hold only; all of it is what a statement that heeds no request gets beyond its
+/// debt.
+const CANCELLED_BYTES: u64 = 16 * LOOK_BYTES;
 /// Looks between two requests to end the same statement.
 const AGAIN: u32 = 10;
 
@@ -51,6 +56,8 @@ pub(crate) struct Pace {
     held: Option<Instant>,
     /// It was held back for long enough, and passes until so many more bytes have passed.
     relented: bool,
+    /// It was cancelled while it was held for that debt, and passes up to so many bytes.
+    cancelled: Option<u64>,
 }
 
 impl Pace {
@@ -63,6 +70,7 @@ impl Pace {
             holding: false,
             held: None,
             relented: false,
+            cancelled: None,
         }
     }
 
@@ -119,6 +127,27 @@ impl Pace {
         }
     }
 
+    /// Whether the result is held for the debt of its group.
+    pub(crate) fn is_held_for_debt(&self) -> bool {
+        self.holding && self.held.is_some()
+    }
+
+    /// The client has asked to cancel the statement, of whose result so many bytes have `passed`. True when a result
+    /// that was held for the debt of its group goes on.
+    pub(crate) fn cancelled(&mut self, passed: u64) -> bool {
+        let goes_on = self.is_held_for_debt() && self.cancelled.is_none();
+        if goes_on {
+            self.cancelled = Some(passed.saturating_add(CANCELLED_BYTES));
+            (self.holding, self.held) = (false, None);
+        }
+        goes_on
+    }
+
+    /// Whether a result of which so much has `passed` goes on whatever its group owes.
+    pub(crate) fn spares(&self, passed: u64) -> bool {
+        self.cancelled.is_some_and(|most| passed < most)
+    }
+
     /// Whether it is time to ask again for the end of a statement that was to be ended and goes on.
     pub(crate) fn asks_again(&self) -> bool {
         self.looks.is_multiple_of(AGAIN)
@@ -127,7 +156,7 @@ impl Pace {
     /// The statement has ended; another one may be next.
     pub(crate) fn ended(&mut self) {
         (self.next, self.next_bytes, self.looks, self.holding) = (None, LOOK_BYTES, 0, false);
-        (self.held, self.relented) = (None, false);
+        (self.held, self.relented, self.cancelled) = (None, false, None);
     }
 }
 
@@ -245,6 +274,25 @@ mod tests {
                 assert_eq!(due(&mut pace, began, None, 0).await.0, Due::Time);
             }
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_result_that_is_held_for_debt_passes_once_for_a_while_when_its_client_cancels_it() {
+        let mut pace = Pace::new();
+        assert!(!pace.cancelled(7) && !pace.spares(7), "nothing is held");
+        pace.obey(&Verdict::Holds, true, false, LONG);
+        assert!(!pace.cancelled(7) && !pace.spares(7), "it cools down, and passes each second");
+        pace.obey(&Verdict::Holds, false, false, LONG);
+        assert!(pace.holds() && pace.is_held_for_debt() && !pace.spares(7));
+        assert!(pace.cancelled(7));
+        assert!(!pace.holds() && !pace.is_held_for_debt());
+        assert!(pace.spares(7) && pace.spares(6 + CANCELLED_BYTES) && !pace.spares(7 + CANCELLED_BYTES));
+        // A server that does not heed it is held like any other, however often it is asked.
+        pace.obey(&Verdict::Holds, false, pace.spares(7 + CANCELLED_BYTES), LONG);
+        assert!(pace.holds() && !pace.cancelled(7 + CANCELLED_BYTES) && pace.holds());
+        pace.ended();
+        pace.obey(&Verdict::Holds, false, pace.spares(0), LONG);
+        assert!(pace.holds() && pace.cancelled(0), "another statement");
     }
 
     #[tokio::test(start_paused = true)]

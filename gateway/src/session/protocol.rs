@@ -100,7 +100,8 @@ pub(crate) trait Protocol: Sized {
     /// The admitted statement that the server comes to first, and how far it has come if the server is at it.
     fn running(&mut self) -> Option<(&mut Running, Option<Progress>)>;
 
-    /// Whether the client has asked to cancel the statement that waits for its payer or for admission.
+    /// Whether the client has asked to cancel the statement that waits for its payer or for admission, or whose result is
+    /// held.
     fn poll_cancelled(&mut self, _: &Context<'_>) -> bool {
         false
     }

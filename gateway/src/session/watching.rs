@@ -49,10 +49,21 @@ impl<P: Protocol> Session<P> {
             moved = true;
             self.look(due);
         }
+        moved |= self.poll_cancelled(cx);
         if let (Some((running, _)), Some(backend)) = (self.protocol.running(), &mut self.backend) {
             backend.poll(cx, running.began());
         }
         moved
+    }
+
+    /// Lets a result go on that is held for its group's debt when its client asks to cancel the statement: the server's
+    /// word of that is behind what is held. True when it does.
+    fn poll_cancelled(&mut self, cx: &Context<'_>) -> bool {
+        if !self.pace.is_held_for_debt() || !self.protocol.poll_cancelled(cx) {
+            return false;
+        }
+        let Some((_, Some(progress))) = self.protocol.running() else { return false };
+        self.pace.cancelled(progress.bytes_out)
     }
 
     fn look(&mut self, due: Due) {
@@ -61,7 +72,8 @@ impl<P: Protocol> Session<P> {
         let counted = self.backend.as_mut().map(|backend| backend.take(&running.work(progress)));
         let verdict = running.look(counted, progress);
         // A server that cannot get rid of its result does not notice that it is to end.
-        let spared = self.killing.is_asked() || in_transaction && running.may_owe();
+        let passes = self.killing.is_asked() || self.pace.spares(progress.bytes_out);
+        let spared = passes || in_transaction && running.may_owe();
         self.pace.obey(&verdict, running.cools_down(), spared, running.patience());
         if self.dismissed {
             return;

@@ -1,12 +1,14 @@
 //! What a client gets through the gateway is what it gets from the server, byte for byte.
 
 use std::pin::pin;
+use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _, TryStreamExt as _};
+use tokio::time::{Instant, timeout};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, NoTls};
 
-use super::stage::{Stage, state, value};
+use super::stage::{Stage, is_in, state, value};
 use crate::common::same;
 
 /// Types, nulls, errors, several statements, COPY both ways, cursors, notifications, prepared statements, unusual names,
@@ -124,6 +126,33 @@ async fn a_running_statement_is_cancelled_by_its_client() {
     .await;
     cancel.cancel_query(NoTls).await.unwrap();
     assert_eq!(sleeping.await.unwrap(), ("57014".to_owned(), "1".to_owned()));
+}
+
+/// The server's word of it is behind what its sockets hold.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_whose_result_is_held_is_cancelled_by_its_client() {
+    const HOLD: Duration = Duration::from_secs(30);
+    let stage = Stage::with(|config| config.policy.max_wait = HOLD).await;
+    let (admin, ann) = (stage.admin().await, stage.ann().await);
+    admin.batch_execute("create resource group tiny ru_per_sec = 2").await.unwrap();
+    admin.batch_execute("alter user ann resource group tiny").await.unwrap();
+    is_in(&ann, "tiny").await;
+    let rows =
+        ann.simple_query_raw("select repeat('x', 1000) from generate_series(1, 10000000)").await.unwrap();
+    let mut rows = pin!(rows);
+    // Until nothing comes any more.
+    while let Ok(row) = timeout(Duration::from_secs(2), rows.next()).await {
+        row.unwrap().unwrap();
+    }
+    let cancelled = Instant::now();
+    ann.cancel_token().cancel_query(NoTls).await.unwrap();
+    let error = loop {
+        if let Err(error) = rows.next().await.unwrap() {
+            break error;
+        }
+    };
+    assert_eq!(error.code().unwrap().code(), "57014");
+    assert!(cancelled.elapsed() < HOLD / 2, "its hold was over: {:?}", cancelled.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]

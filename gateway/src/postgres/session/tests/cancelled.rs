@@ -5,7 +5,11 @@ use super::super::super::serve::serve;
 use tokio::task::yield_now;
 
 use super::*;
+use crate::clock;
 use crate::postgres::key::Key;
+
+/// How long a result is held for the debt of a group that says nothing else.
+const HOLD: Duration = Duration::from_secs(10);
 
 /// A request to cancel, for which there is no seat: its connection, and what serves it.
 async fn request(scene: &Scene) -> (TcpStream, JoinHandle<()>) {
@@ -47,6 +51,32 @@ async fn a_statement_that_waits_is_cancelled_while_no_seat_is_free() {
     let said = unit(&mut talk.client).await;
     assert!(said.windows(7).any(|field| field == b"C57014\0"), "{said:?}");
     eventually("it waits no longer", || scene.group.state().waiting == 0).await;
+    done_with(scene.interrupt().await, request).await;
+}
+
+/// The server's word of it is behind what is held.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_whose_result_is_held_for_debt_shows_at_once_that_it_is_cancelled() {
+    let scene = Scene::new("", false).await;
+    let mut talk = scene.talk().await;
+    talk.asks(&query("select 1")).await;
+    scene.owes().await;
+    // More than it was admitted for; from the first look on, none of its rows passes.
+    let row = message(b'D', &[b'x'; 100_000]);
+    while timeout(LATER, async {
+        talk.server.write_all(&row).await.unwrap();
+        hears(&mut talk.client, &row).await;
+    })
+    .await
+    .is_ok()
+    {}
+    let cancelled = [&message(b'E', b"SERROR\0C57014\0\0")[..], READY].concat();
+    talk.server.write_all(&cancelled).await.unwrap();
+    let held = clock::now();
+    let request = request(&scene).await;
+    let said = unit(&mut talk.client).await;
+    assert!(said.ends_with(&cancelled));
+    assert!(held.elapsed() < HOLD / 2, "its hold was over: {:?}", held.elapsed());
     done_with(scene.interrupt().await, request).await;
 }
 
