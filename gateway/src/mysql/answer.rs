@@ -11,6 +11,7 @@ use tidegate_sql::{Column, Kind, Table, Value};
 use super::capability::Capabilities;
 use super::ending::Status;
 use super::frame::{HEADER, Header};
+use super::moment;
 
 /// Longest answer, in bytes: it is made as a whole. Less than one frame, so that no packet is split.
 pub(super) const ANSWER_LIMIT: usize = 4 << 20;
@@ -202,37 +203,35 @@ impl Packets {
 
     /// Values of the columns' types; a value of another type becomes null.
     fn binary_row(&mut self, row: &[Value], columns: &[Column]) {
-        let cells = || columns.iter().enumerate().map(|(at, column)| (row.get(at), column.kind));
-        let fits = |cell: &(Option<&Value>, Kind)| {
-            matches!(
-                cell,
-                (Some(Value::Int(_)), Kind::Int | Kind::Int32)
-                    | (Some(Value::Float(_)), Kind::Float)
-                    | (Some(Value::Text(_)), Kind::Text)
-            )
-        };
+        self.bytes.push(0);
+        let nulls = self.bytes.len();
         // Two bits go before those of the columns.
-        let mut nulls = vec![0_u8; (columns.len() + 9) / 8];
-        for (at, cell) in cells().enumerate() {
-            if !fits(&cell)
-                && let Some(byte) = nulls.get_mut((at + 2) / 8)
+        self.bytes.resize(nulls + (columns.len() + 9) / 8, 0);
+        for (at, column) in columns.iter().enumerate() {
+            if !self.binary_value(row.get(at), column.kind)
+                && let Some(byte) = self.bytes.get_mut(nulls + (at + 2) / 8)
             {
                 *byte |= 1 << ((at + 2) % 8);
             }
         }
-        self.bytes.push(0);
-        self.bytes.extend(nulls);
-        for (value, kind) in cells().filter(fits) {
-            match value {
-                Some(Value::Int(number)) if kind == Kind::Int32 => {
-                    self.bytes.extend(i32::try_from(*number).unwrap_or(i32::MAX).to_le_bytes());
-                }
-                Some(Value::Int(number)) => self.bytes.extend(number.to_le_bytes()),
-                Some(Value::Float(number)) => self.bytes.extend(number.to_le_bytes()),
-                Some(Value::Text(text)) => self.text(text),
-                Some(Value::Null) | None => {}
+    }
+
+    /// False where it is null.
+    fn binary_value(&mut self, value: Option<&Value>, kind: Kind) -> bool {
+        match (value, kind) {
+            (Some(Value::Int(number)), Kind::Int32) => {
+                self.bytes.extend(i32::try_from(*number).unwrap_or(i32::MAX).to_le_bytes());
             }
+            (Some(Value::Int(number)), Kind::Int) => self.bytes.extend(number.to_le_bytes()),
+            (Some(Value::Float(number)), Kind::Float) => self.bytes.extend(number.to_le_bytes()),
+            (Some(Value::Text(text)), Kind::Text) => self.text(text),
+            (Some(Value::Text(text)), Kind::Timestamp) => match moment::binary(text) {
+                Some(moment) => self.bytes.extend(moment),
+                None => return false,
+            },
+            _ => return false,
         }
+        true
     }
 
     fn column(&mut self, column: &Column, capabilities: Capabilities) {
@@ -339,6 +338,38 @@ mod tests {
             let expected: Vec<u8> = (0..packets).map(|index| 254_u8.wrapping_add(index)).collect();
             assert_eq!((rows, sequences), (3, expected), "{capabilities:?}");
         }
+    }
+
+    #[test]
+    fn a_moment_is_a_text_in_a_row_of_text_and_a_moment_in_a_binary_one() {
+        let text = "2026-01-31 23:59:58.250";
+        let column = |name: &str, kind| Column { name: name.into(), kind };
+        let row = |first: Value| vec![first, Value::Int(7)];
+        let table = Table {
+            columns: vec![column("at", Kind::Timestamp), column("n", Kind::Int)],
+            rows: vec![row(Value::Text(text.into())), row(Value::Null), row(Value::Text("never".into()))],
+            notes: Vec::new(),
+        };
+        // The packets from the first row on, and the type of the first column in its description.
+        let rows = |binary| {
+            let audience = Audience { capabilities: Capabilities::DEPRECATE_EOF, status: Status(2), binary };
+            let bytes = Answer::Rows(table.clone()).packets(1, audience);
+            let (mut at, mut payloads) = (0, Vec::new());
+            while let Some(header) = Header::parse(&bytes[at..]) {
+                payloads.push(bytes[at + HEADER..][..header.len].to_vec());
+                at += HEADER + header.len;
+            }
+            let [.., kind, _, _, decimals, _, _] = payloads[1][..] else { panic!("{payloads:?}") };
+            assert_eq!((kind, decimals), (0x0c, 3), "DATETIME(3)");
+            payloads.drain(3..6).collect::<Vec<_>>()
+        };
+        let length = u8::try_from(text.len()).unwrap();
+        let shown = [&[length][..], text.as_bytes(), b"\x017"].concat();
+        assert_eq!(rows(false), [shown, b"\xfb\x017".to_vec(), b"\x05never\x017".to_vec()]);
+        let seven = 7_i64.to_le_bytes();
+        let told = [&[0, 0][..], &moment::binary(text).unwrap(), &seven].concat();
+        let null = [&[0, 0b100][..], &seven].concat();
+        assert_eq!(rows(true), [told, null.clone(), null]);
     }
 
     #[test]

@@ -31,6 +31,7 @@ mod greeting;
 mod handshake;
 mod login;
 mod machine;
+mod moment;
 mod named;
 mod opening;
 mod outstanding;

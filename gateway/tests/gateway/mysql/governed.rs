@@ -3,8 +3,8 @@
 use std::process::Command;
 use std::time::Duration;
 
-use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
+use mysql_async::{Conn, Value};
 use tidegate_gateway::{InTransaction, Principals};
 use tidegate_test_servers::ROOT;
 use tokio::io::AsyncWriteExt as _;
@@ -58,6 +58,16 @@ async fn what_the_gateway_answers_may_be_prepared() {
     let shown = "select name, ru_per_sec from information_schema.resource_groups order by name";
     let shown: Vec<(String, String)> = admin.exec(shown, ()).await.unwrap();
     assert_eq!(shown, [("default".into(), "UNLIMITED".into()), ("mine".into(), "70".into())]);
+    // A moment is one in either protocol.
+    admin
+        .query_drop("query watch add resource group mine action dryrun sql text exact to 'select 1'")
+        .await
+        .unwrap();
+    let started = "select start_time from information_schema.runaway_watches";
+    let text: Option<String> = admin.query_first(started).await.unwrap();
+    let binary: Option<Value> = admin.exec_first(started, ()).await.unwrap();
+    let binary = binary.unwrap().as_sql(true);
+    assert_eq!(Some(binary.trim_matches('\'').trim_end_matches("000")), text.as_deref());
     let counted: Vec<(String, u64)> = admin
         .exec("select resource_group, sum(calls) from tidegate.statements group by 1", ())
         .await
