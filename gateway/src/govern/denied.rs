@@ -171,9 +171,10 @@ fn back_within(told: Option<Duration>, waited: Duration) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_client::GroupName;
+    use tidegate_client::{GroupName, QuotaUnit, Ru, RuParts};
 
     use super::*;
+    use crate::govern::tests::{Stage, eventually};
 
     #[test]
     fn who_waited_in_vain_for_a_controller_is_not_sent_back_at_once() {
@@ -207,6 +208,61 @@ mod tests {
         );
         let unknown = GroupError::UnknownGroup { group: GroupName::new("g").unwrap() };
         assert_eq!(Denied::no_group(&unknown, s(1)).hint, "The statement did not run.");
+    }
+
+    /// Each names the group, says what is the matter, and when to come back where that is known.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_client_reads_why_its_group_does_not_admit_it() {
+        let stage = Stage::new().await;
+        let handle = stage.group("own", "").await;
+        let group = || handle.name().clone();
+        let (s, ms) = (Duration::from_secs, Duration::from_millis);
+        let quota = Refused::QuotaUsedUp { group: group(), unit: QuotaUnit::Requests, resets_in: s(90) };
+        for (refused, code, message, hint) in [
+            (
+                Refused::TooManyWaiters { group: group(), limit: 7 },
+                Code::QUOTA,
+                "resource group own has 7 statements waiting already",
+                "Retry after 1.0 s.",
+            ),
+            (
+                quota,
+                Code::QUOTA,
+                "group own has used up its quota of requests; more of it begins in 90s",
+                "Retry after 90.0 s.",
+            ),
+            (
+                Refused::Unavailable { group: group(), retry_after: ms(100) },
+                Code::UNAVAILABLE,
+                "resource group own has no lease from the controller, waited 2.5 s",
+                "Retry after 2.5 s.",
+            ),
+            (
+                Refused::UnknownGroup { group: group() },
+                Code::UNKNOWN,
+                "resource group own does not exist",
+                "Create it, or bind the user to another group.",
+            ),
+            (
+                Refused::ShutDown { group: group() },
+                Code::QUOTA,
+                "the client is shutting down and admits nothing more in group own",
+                "",
+            ),
+        ] {
+            let denied = Denied::refused(&refused, &handle, ms(2_500));
+            assert_eq!((denied.code, &*denied.message, &*denied.hint), (code, message, hint));
+        }
+        let throttled = Refused::Throttled { group: group(), retry_after: ms(40) };
+        let denied = Denied::refused(&throttled, &handle, s(3));
+        let begins = "resource group own is out of request units: it has ";
+        assert!(denied.message.starts_with(begins), "{denied:?}");
+        assert!(denied.message.ends_with(" left, waited 3.0 s"), "{denied:?}");
+        handle.charge_ru(RuParts::flat(Ru::whole(1_000_000)));
+        eventually("it owes", || handle.state().debt.is_positive()).await;
+        let denied = Denied::refused(&throttled, &handle, s(3));
+        assert!(denied.message.contains("request units: it owes 99"), "{denied:?}");
+        assert_eq!((denied.code, denied.hint.as_str()), (Code::QUOTA, "Retry after 0.1 s."));
     }
 
     #[test]

@@ -257,3 +257,35 @@ async fn a_statement_that_was_demoted_is_held_for_the_group_that_pays() {
     assert_eq!(paid.operations, 1 + 1);
     assert_eq!(paid.charged.cpu, tidegate_client::RuTotal::from(ended.charged.cpu));
 }
+
+/// Its own group admits it, and pays.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_that_waits_for_the_group_it_was_switched_to_runs_in_its_own_when_that_group_is_gone() {
+    let patient = Policy { max_wait: Duration::from_secs(3_600), ..Policy::default() };
+    let stage = Stage::with(patient, None).await;
+    let (own, other) = (stage.group("own", "").await, stage.group("other", "").await);
+    let watch = "query watch add resource group own action = switch_group(other) sql text similar to";
+    stage.own(&format!("{watch} 'select 1 from a'")).await;
+    let switched = async {
+        while other.consumption().operations == 0 {
+            drop(stage.answered(&own, "select 1 from a", false).await.unwrap().end(cpu(1), rows(1), false));
+        }
+    };
+    timeout(PATIENCE, switched).await.expect("the watch is known, and the other group pays");
+    lead_into_debt(&other).await;
+    let Admission::Wait(waits) = stage.asked(&own, "select 1 from a", false) else {
+        panic!("it waits for the other group")
+    };
+    let before = own.consumption();
+    let goes = async {
+        let running = waits.await.expect("its own group admits it");
+        running.end(cpu(30), rows(1), false)
+    };
+    let drops = async {
+        stage.own("query watch remove 1").await;
+        stage.own("drop resource group other").await;
+    };
+    let (ended, ()) = timeout(PATIENCE, async { tokio::join!(goes, drops) }).await.expect("it runs");
+    assert_eq!(ended.group, *own.name());
+    assert_eq!(own.consumption().minus(&before).unwrap().operations, 1);
+}

@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use super::super::captured::{GREETING, LOGIN};
 use super::super::outstanding::PIPELINE_LIMIT;
 use super::super::tests::link::{OK, packet};
+use super::super::tests::payers::changed;
 use super::*;
 use crate::buffer::Outbox;
 use crate::govern::tests::Stage;
@@ -19,6 +20,9 @@ use crate::govern::tests::eventually;
 use crate::seats::Seats;
 use crate::session::tests::{LATER, listening, narrow, soon};
 use crate::stream::Stream;
+
+/// An execution of the statement that was prepared first.
+const EXECUTE: &[u8] = &[0x17, 1, 0, 0, 0, 0, 1, 0, 0, 0];
 
 /// A session, and both of its ends.
 struct Talk {
@@ -75,6 +79,15 @@ impl Talk {
         talk
     }
 
+    /// The client hears what ends so.
+    async fn hears_to(&mut self, end: &[u8]) {
+        let mut said = Vec::new();
+        while !said.ends_with(end) {
+            let read = soon("it is heard", self.client.read_buf(&mut said)).await;
+            assert_ne!(read.unwrap(), 0, "{}", String::from_utf8_lossy(&said));
+        }
+    }
+
     /// What the gateway itself answers to this query.
     async fn answers(&mut self, sql: &str, expected: &str) {
         self.client.write_all(&command(3, sql)).await.unwrap();
@@ -128,6 +141,61 @@ async fn a_group_that_is_chosen_behind_a_reset_or_another_database_stays_chosen(
         let both = packet(1, OK).repeat(2);
         assert_eq!(heard(&mut talk.client, both.len()).await, both);
         talk.answers("select current_resource_group()", name).await;
+    }
+}
+
+/// What a procedure does to the database finds who pays once more, and with that a choice that was made meanwhile is lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_that_is_chosen_behind_a_statement_that_changes_the_database_stays_chosen() {
+    let stage = Stage::new().await;
+    for name in ["one", "two"] {
+        stage.group(name, "").await;
+    }
+    let mut talk = Talk::new(&stage).await;
+    let prepared = packet(1, &[0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    talk.client.write_all(&command(22, "set resource group one")).await.unwrap();
+    // Another text stands for it at the server.
+    let stands = command(22, "SET @tidegate = (SELECT 1 UNION ALL SELECT 2)");
+    assert_eq!(heard(&mut talk.server, stands.len()).await, stands);
+    talk.server.write_all(&prepared).await.unwrap();
+    assert_eq!(heard(&mut talk.client, prepared.len()).await, prepared);
+    for (set, name) in [(EXECUTE.to_vec(), "one"), (b"\x03set resource group two".to_vec(), "two")] {
+        let call = command(3, "call p()");
+        talk.client.write_all(&[&call[..], &packet(0, &set)].concat()).await.unwrap();
+        assert_eq!(heard(&mut talk.server, call.len()).await, call);
+        // Time to choose too early.
+        tokio::time::sleep(LATER).await;
+        let done = packet(1, &changed(0, &[], "other"));
+        talk.server.write_all(&done).await.unwrap();
+        let both = [done, packet(1, OK)].concat();
+        assert_eq!(heard(&mut talk.client, both.len()).await, both);
+        talk.answers("select current_resource_group()", name).await;
+    }
+}
+
+/// The gateway answers one execution at a time: of many it would answer the first.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_gateway_answers_is_refused_for_many_rows_of_parameters() {
+    let stage = Stage::new().await;
+    let mut talk = Talk::new(&stage).await;
+    let prepared = packet(1, &[0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    // The latter is described by the columns of its cost.
+    for (text, at_server, end) in [
+        ("set resource group one", "SET @tidegate = (SELECT 1 UNION ALL SELECT 2)", &prepared[4..]),
+        ("explain ru insert into t values (1)", "insert into t values (1)", &[0xfe, 0, 0, 2, 0]),
+    ] {
+        talk.client.write_all(&command(22, text)).await.unwrap();
+        let stands = command(22, at_server);
+        assert_eq!(heard(&mut talk.server, stands.len()).await, stands);
+        talk.server.write_all(&prepared).await.unwrap();
+        talk.hears_to(end).await;
+        talk.client.write_all(&packet(0, &[&[0xfa], &EXECUTE[1..5], &[0, 0]].concat())).await.unwrap();
+        talk.hears_to(b"Execute it for each row.").await;
+        // The server has not heard of it, and the session goes on.
+        talk.client.write_all(&command(14, "")).await.unwrap();
+        assert_eq!(heard(&mut talk.server, command(14, "").len()).await, command(14, ""));
+        talk.server.write_all(&packet(1, OK)).await.unwrap();
+        assert_eq!(heard(&mut talk.client, packet(1, OK).len()).await, packet(1, OK));
     }
 }
 

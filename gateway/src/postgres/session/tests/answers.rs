@@ -98,3 +98,30 @@ async fn a_statement_of_the_gateway_that_was_described_is_no_answer_to_another()
     let said = String::from_utf8_lossy(&said);
     assert!(said.contains("CREATE RESOURCE GROUP"), "{said:?}");
 }
+
+/// As a driver that prepares every statement describes it: that must not run it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_of_the_gateway_without_rows_is_described_without_being_run() {
+    let scene = Scene::new("", false).await;
+    scene.stage.group("other", "").await;
+    let mut talk = scene.talk().await;
+    let sync = message(b'S', &[]);
+    let (of_statement, of_portal) = (message(b'D', b"S\0"), message(b'D', b"P\0"));
+    let described =
+        [parse("set resource group other"), of_statement, bind(), of_portal, sync.clone()].concat();
+    // No parameters, and no columns.
+    let (parameters, columns) = (message(b't', &[0; 2]), message(b'n', &[]));
+    let told = [message(b'1', &[]), parameters, columns.clone(), message(b'2', &[]), columns].concat();
+    let executed = [bind(), execute(0), sync.clone()].concat();
+    let done = [message(b'2', &[]), message(b'C', b"SET\0")].concat();
+    for (asks, told, group) in [(described, told, "own"), (executed, done, "other")] {
+        talk.client.write_all(&asks).await.unwrap();
+        hears(&mut talk.server, &sync).await;
+        talk.server.write_all(READY).await.unwrap();
+        hears(&mut talk.client, &[&told[..], READY].concat()).await;
+        talk.client.write_all(&query("select current_resource_group()")).await.unwrap();
+        let said = unit(&mut talk.client).await;
+        let named = said.windows(group.len()).any(|name| name == group.as_bytes());
+        assert!(named, "{group}: {:?}", String::from_utf8_lossy(&said));
+    }
+}
