@@ -71,7 +71,7 @@ pub(super) enum ProtocolError {
         /// Length of the packet, in bytes.
         len: usize,
     },
-    /// The response to `COM_CHANGE_USER` or the login can no longer be distinguished from commands.
+    /// What the client sends on could be a part of the file or a command.
     #[error("the server ended an upload that the client had not ended; connect again")]
     UploadCut,
     /// A command was sent between `LOCAL INFILE`'s request and its data.

@@ -1,5 +1,6 @@
 //! The last packet to a client: numbered as the next that the client awaits, and nothing in the middle of another.
 
+use super::super::login::NAME_LIMIT;
 use super::captured::{GREETING, LOGIN};
 use super::link::{Link, OK, ROWS, explain, logged_in, packet, packets};
 use super::{ClientTls, Decision, ProtocolError, Refusal, Settings};
@@ -68,6 +69,15 @@ fn a_login_that_cannot_go_on_is_answered_behind_it() {
         let farewell = link.machine.farewell(&(&error).into()).unwrap();
         assert_eq!(farewell[3], 2, "{error}");
     }
+    // Nor can one whose user has a name that no server takes, and that would be another's if it were cut.
+    let mut link = Link::new(plain);
+    link.hear(Side::Server, GREETING).unwrap();
+    let login = [&LOGIN[4..36], &vec![b'u'; NAME_LIMIT + 1], b"\0\0"].concat();
+    let error = link.hear(Side::Client, &packet(1, &login)).unwrap_err();
+    assert_eq!(error, ProtocolError::LongName { what: "user", len: NAME_LIMIT + 1, limit: NAME_LIMIT });
+    assert!(link.to_server.is_empty());
+    let farewell = link.machine.farewell(&(&error).into()).unwrap();
+    assert_eq!(farewell[3..13], *b"\x02\xff\xbe\x05#HY000", "1470");
     // Under TLS the login is the second packet.
     let mut link = Link::new(Settings { client_tls: ClientTls::Always, ..secure });
     link.hear(Side::Server, GREETING).unwrap();

@@ -7,7 +7,7 @@ use super::super::frame::Header;
 use super::super::reply::{Reply, Seen};
 use super::link::{Asked, Link, OK, ROWS, logged_in, packet, packets, query};
 use super::step::Event;
-use super::{Answer, Command, Decision, Refusal, Settings};
+use super::{Answer, Command, Decision, ProtocolError, Refusal, Settings};
 use crate::session::Side;
 
 const INTERRUPTED: &[u8] = b"\xff\x25\x05#70100Query execution was interrupted";
@@ -154,6 +154,22 @@ fn a_statement_prepared_to_be_explained_is_described_by_its_cost() {
             got.windows(4).any(|window| window == b"used") && !got.windows(4).any(|window| window == b"defx")
         );
         assert!(link.machine.is_quiet());
+    }
+}
+
+/// Its description could not be replaced.
+#[test]
+fn an_answer_to_a_preparation_that_is_cut_ends_the_connection_with_the_reason() {
+    for len in 0..7_usize {
+        let mut link = logged_in(Settings::default(), |asked| {
+            (asked.command == Command::Prepare).then(|| Decision::Prepare(9, b"select 1".to_vec()))
+        });
+        link.hear(Side::Client, &packet(0, b"\x16explain ru select 1")).unwrap();
+        let said = packet(1, &[0, 7, 0, 0, 0, 0, 0][..len]);
+        assert_eq!(link.hear(Side::Server, &said), Err(ProtocolError::Prepared { len }));
+        let refusal = Refusal::from(&ProtocolError::Prepared { len });
+        assert_eq!(refusal.code, 1156);
+        assert!(refusal.message.contains(&format!("only {len} bytes")), "{}", refusal.message);
     }
 }
 

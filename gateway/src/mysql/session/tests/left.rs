@@ -78,3 +78,22 @@ async fn a_text_that_is_not_seen_to_its_end_may_have_changed_any_name() {
     assert!(matches!(renames(false), Some(Naming::ForgetAll)));
     assert!(renames(true).is_none());
 }
+
+/// What came before may give the name to another statement, or change what is a string.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_about_names_waits_for_what_was_sent_before_it() {
+    let stage = Stage::new().await;
+    let mut talk = Talk::new(&stage).await;
+    let (first, second) = (command(3, "prepare s from 'select 1'"), command(3, "execute s"));
+    talk.client.write_all(&[&first[..], &second].concat()).await.unwrap();
+    assert_eq!(heard(&mut talk.server, first.len()).await, first);
+    let early = tokio::time::timeout(LATER, talk.server.read_u8()).await;
+    assert!(early.is_err(), "{early:?}");
+    talk.server.write_all(&packet(1, OK)).await.unwrap();
+    assert_eq!(heard(&mut talk.server, second.len()).await, second);
+    // Where neither is about names, nothing waits.
+    let both = command(3, "select 1").repeat(2);
+    talk.server.write_all(&packet(1, OK)).await.unwrap();
+    talk.client.write_all(&both).await.unwrap();
+    assert_eq!(heard(&mut talk.server, both.len()).await, both);
+}
