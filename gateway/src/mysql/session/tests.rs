@@ -3,6 +3,7 @@
 mod left;
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -15,14 +16,17 @@ use super::super::tests::link::{OK, packet};
 use super::super::tests::payers::changed;
 use super::*;
 use crate::buffer::Outbox;
-use crate::govern::tests::Stage;
-use crate::govern::tests::eventually;
+use crate::govern::tests::{PATIENCE, Stage, eventually};
 use crate::seats::Seats;
 use crate::session::tests::{LATER, listening, narrow, soon};
+use crate::session::{Listening, Pending};
 use crate::stream::Stream;
 
 /// An execution of the statement that was prepared first.
 const EXECUTE: &[u8] = &[0x17, 1, 0, 0, 0, 0, 1, 0, 0, 0];
+
+/// Where no server is.
+const UPSTREAM: &str = "mysql://127.0.0.1:1";
 
 /// A session, and both of its ends.
 struct Talk {
@@ -49,6 +53,15 @@ async fn pair() -> (TcpStream, TcpStream) {
     (near.unwrap(), far.unwrap().0)
 }
 
+/// A session of which nothing has been heard, over connections of a client's and a server's.
+fn session(listening: Listening, (client, server): (TcpStream, TcpStream)) -> Session {
+    let shared = Arc::new(Shared { listening, control: None, self_signed: false, local_infile: true });
+    let protocol = MySql::new(Machine::new(shared.settings()), Ipv4Addr::LOCALHOST.into());
+    let link = Link::new(Stream::Tcp(client), Stream::Tcp(server), false);
+    let (seat, _) = Arc::new(Seats::new(1)).enter().unwrap();
+    Session::new(protocol, shared, link, Login::default(), Arc::new(seat))
+}
+
 impl Talk {
     /// A session of root's that has logged in.
     async fn new(stage: &Stage) -> Self {
@@ -56,15 +69,19 @@ impl Talk {
     }
 
     /// The same over this connection of the client's.
-    async fn over(stage: &Stage, (client, near): (TcpStream, TcpStream)) -> Self {
+    async fn over(stage: &Stage, ends: (TcpStream, TcpStream)) -> Self {
+        let mut talk = Self::begun(stage, ends, PATIENCE).await;
+        talk.server.write_all(&packet(2, OK)).await.unwrap();
+        assert_eq!(heard(&mut talk.client, packet(2, OK).len()).await, packet(2, OK));
+        talk
+    }
+
+    /// One whose login the server has not answered, and may take so long.
+    async fn begun(stage: &Stage, (client, near): (TcpStream, TcpStream), login_timeout: Duration) -> Self {
         let (to_server, server) = pair().await;
         let (closing, closed) = watch::channel(false);
-        let listening = listening(stage, "mysql://127.0.0.1:1", closed);
-        let shared = Arc::new(Shared { listening, control: None, self_signed: false, local_infile: true });
-        let protocol = MySql::new(Machine::new(shared.settings()), Ipv4Addr::LOCALHOST.into());
-        let link = Link::new(Stream::Tcp(near), Stream::Tcp(to_server), false);
-        let (seat, _) = Arc::new(Seats::new(1)).enter().unwrap();
-        let mut session = Session::new(protocol, shared, link, Login::default(), Arc::new(seat));
+        let mut session =
+            session(Listening { login_timeout, ..listening(stage, UPSTREAM, closed) }, (near, to_server));
         let session = tokio::spawn(async move { session.run().await.ok() });
         let mut talk = Self { client, server, session, _closing: closing };
         talk.server.write_all(GREETING).await.unwrap();
@@ -74,8 +91,6 @@ impl Talk {
         login[name..name + 4].copy_from_slice(b"root");
         talk.client.write_all(&login).await.unwrap();
         heard(&mut talk.server, login.len()).await;
-        talk.server.write_all(&packet(2, OK)).await.unwrap();
-        assert_eq!(heard(&mut talk.client, packet(2, OK).len()).await, packet(2, OK));
         talk
     }
 
@@ -159,12 +174,12 @@ async fn a_group_that_is_chosen_behind_a_statement_that_changes_the_database_sta
     assert_eq!(heard(&mut talk.server, stands.len()).await, stands);
     talk.server.write_all(&prepared).await.unwrap();
     assert_eq!(heard(&mut talk.client, prepared.len()).await, prepared);
-    for (set, name) in [(EXECUTE.to_vec(), "one"), (b"\x03set resource group two".to_vec(), "two")] {
+    let sets = [(EXECUTE.to_vec(), "one"), (b"\x03set resource group two".to_vec(), "two")];
+    // The controller is asked for the group, and the server's answer comes meanwhile.
+    for (set, name) in sets.iter().cycle().take(20) {
         let call = command(3, "call p()");
-        talk.client.write_all(&[&call[..], &packet(0, &set)].concat()).await.unwrap();
+        talk.client.write_all(&[&call[..], &packet(0, set)].concat()).await.unwrap();
         assert_eq!(heard(&mut talk.server, call.len()).await, call);
-        // Time to choose too early.
-        tokio::time::sleep(LATER).await;
         let done = packet(1, &changed(0, &[], "other"));
         talk.server.write_all(&done).await.unwrap();
         let both = [done, packet(1, OK)].concat();
@@ -221,4 +236,41 @@ async fn a_statement_whose_server_is_gone_is_counted_before_its_client_has_taken
     soon("the client gets all of it", client.read_to_end(&mut said)).await.unwrap();
     assert!(said == answer, "{} bytes", said.len());
     assert!(matches!(soon("the session ends", session).await.unwrap(), Some(End::Server)));
+}
+
+/// As at a server that takes a login and says nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_login_that_takes_too_long_is_ended_with_the_reason() {
+    let stage = Stage::new().await;
+    let talk = Talk::begun(&stage, pair().await, Duration::from_secs(3)).await;
+    let Talk { mut client, server: _server, session, _closing } = talk;
+    let mut told = Vec::new();
+    soon("the connection ends", client.read_to_end(&mut told)).await.unwrap();
+    // ER_NET_READ_INTERRUPTED, numbered behind the login.
+    assert_eq!(told[3..], *b"\x02\xff\x87\x04#08S01the login took too long");
+    assert!(matches!(soon("the session ends", session).await.unwrap(), Some(End::Told(Over::Login))));
+}
+
+/// It would never be judged, and its client would wait for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_that_waits_for_who_pays_goes_on_waiting_when_that_changes() {
+    let stage = Stage::new().await;
+    let (_closing, closed) = watch::channel(false);
+    let ((_client, near), (to_server, _server)) = (pair().await, pair().await);
+    let mut session = session(listening(&stage, UPSTREAM, closed), (near, to_server));
+    let (sql, command) = (&b"select 1"[..], Command::Query);
+    let statement =
+        |number| step::Statement { number, command, sql, whole: true, template: None, explained: false };
+    let asked = |number| Asked::of(&stage.governor, &statement(number));
+    let waits = |session: &Session| match &session.pending {
+        Some(Pending::Subject(_, Some(asked))) => Some(asked.number),
+        _ => None,
+    };
+    session.pending = Some(Pending::Subject(Box::pin(std::future::pending()), Some(asked(7))));
+    MySql::happened(&mut session, Event::DatabaseChanged { database: "other".to_owned() });
+    assert_eq!((waits(&session), session.login.tenant.as_str()), (Some(7), "other"));
+    // The one that asks now is the one that waits.
+    session.pending = Some(Pending::Subject(Box::pin(std::future::pending()), None));
+    session.look_up(Some(asked(8)));
+    assert_eq!(waits(&session), Some(8));
 }
