@@ -62,9 +62,10 @@ fn webhook(mut table: Table) -> Result<Webhook, String> {
     if let Some(unknown) = table.keys().next() {
         return Err(format!("{}: unknown; the parts are {PARTS}", cut(unknown)));
     }
-    for group in &groups {
-        GroupName::parse(group).map_err(|error| format!("groups: {error}"))?;
-    }
+    // As the catalog writes them: names have no case.
+    let known = |group: &String| GroupName::parse(group).map(|name| name.to_string());
+    let groups =
+        groups.iter().map(known).collect::<Result<_, _>>().map_err(|error| format!("groups: {error}"))?;
     let kinds = kinds.iter().map(|word| kind(word)).collect::<Result<_, _>>()?;
     let webhook = Webhook { name, url, secret_file, authorities, kinds, groups };
     webhook.check()?;
@@ -93,7 +94,7 @@ mod tests {
     fn every_setting_of_alarms_is_read() {
         let settings = format!(
             "alarm_throttled_for = \"5s\"\nalarm_resolved_after = \"2m\"\nalarm_quota_percent = 90\n{HOOK}\
-             ca = \"ca.pem\"\nkinds = [\"throttled\", \"quota_spent\"]\ngroups = [\"shop\"]\nplaintext = false\n"
+             ca = \"ca.pem\"\nkinds = [\"throttled\", \"quota_spent\"]\ngroups = [\"Shop\"]\nplaintext = false\n"
         );
         let alarms = Config::parse(&settings).unwrap().alarms;
         let thresholds =
