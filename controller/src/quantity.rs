@@ -97,7 +97,7 @@ pub fn parse_limit(text: &str) -> Result<Option<Rate>, QuantityError> {
 /// An amount from zero to [`Ru::MAX`].
 pub fn parse_amount(text: &str) -> Result<Ru, QuantityError> {
     let micro = micros(text, without_unit(text, "RU"), AMOUNT)?;
-    let amount = i64::try_from(micro).ok().map(Ru).filter(|amount| *amount <= Ru::MAX);
+    let amount = whole(micro).map(Ru).filter(|amount| *amount <= Ru::MAX);
     amount.ok_or_else(|| out_of_range(text, "0 RU".to_owned(), Ru::MAX.to_string()))
 }
 
@@ -114,13 +114,13 @@ pub fn parse_span(text: &str) -> Result<Span, QuantityError> {
         "h" => 3_600_000_000,
         _ => return Err(malformed(text, SPAN)),
     };
-    let micro = micros(text, number.trim_end(), SPAN)?;
+    let beyond = || out_of_range(text, "0us".to_owned(), format!("{}us", u64::MAX));
+    let micro = micros(text, number.trim_end(), SPAN)?.ok_or_else(beyond)?;
     let (us, rest) = (micro * unit_us / 1_000_000, micro * unit_us % 1_000_000);
     if rest != 0 {
         return Err(QuantityError::TooFine { text: cut(text) });
     }
-    let span = u64::try_from(us).ok().map(Span);
-    span.ok_or_else(|| out_of_range(text, "0us".to_owned(), Span(u64::MAX).to_string()))
+    u64::try_from(us).map(Span).map_err(|_| beyond())
 }
 
 /// A rate without its unit, as the API shows it.
@@ -145,7 +145,7 @@ pub fn total_text(total: RuTotal) -> String {
 
 fn positive_rate(text: &str, expected: &'static str) -> Result<Rate, QuantityError> {
     let micro = micros(text, without_unit(text, "RU/s"), expected)?;
-    let rate = i64::try_from(micro).ok().map(Rate).filter(|rate| Rate(1) <= *rate && *rate <= Rate::MAX);
+    let rate = whole(micro).map(Rate).filter(|rate| Rate(1) <= *rate && *rate <= Rate::MAX);
     rate.ok_or_else(|| out_of_range(text, Rate(1).to_string(), Rate::MAX.to_string()))
 }
 
@@ -158,15 +158,19 @@ fn without_unit<'t>(text: &'t str, unit: &str) -> &'t str {
     }
 }
 
-/// Millionths of a plain decimal.
-fn micros(text: &str, number: &str, expected: &'static str) -> Result<u128, QuantityError> {
+fn whole(micro: Option<u128>) -> Option<i64> {
+    i64::try_from(micro?).ok()
+}
+
+/// Millionths of a plain decimal; `None` for one that is beyond every range: below zero, or too long to count with.
+fn micros(text: &str, number: &str, expected: &'static str) -> Result<Option<u128>, QuantityError> {
     let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
     let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
     if !digits(whole) || !digits(part) {
         let signed =
             number.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
         if signed && number.parse::<f64>().is_ok_and(f64::is_finite) {
-            return Err(out_of_range(text, "0".to_owned(), Rate::MAX.to_string()));
+            return Ok(None);
         }
         return Err(malformed(text, expected));
     }
@@ -177,12 +181,12 @@ fn micros(text: &str, number: &str, expected: &'static str) -> Result<u128, Quan
     let whole = whole.trim_start_matches('0');
     // Longer numbers are far above every limit, and would overflow the arithmetic below.
     if whole.len() > 20 {
-        return Err(out_of_range(text, "0".to_owned(), Rate::MAX.to_string()));
+        return Ok(None);
     }
     let whole: u128 =
         if whole.is_empty() { 0 } else { whole.parse().map_err(|_| malformed(text, expected))? };
     let part: u128 = format!("{part:0<6}").parse().map_err(|_| malformed(text, expected))?;
-    Ok(whole * u128::from(MICRO.unsigned_abs()) + part)
+    Ok(Some(whole * u128::from(MICRO.unsigned_abs()) + part))
 }
 
 fn malformed(text: &str, expected: &'static str) -> QuantityError {
@@ -266,6 +270,25 @@ mod tests {
         for text in ["5", "s", "", "-5s", "5 sec", "0.5us", "1e3s", "5S"] {
             assert!(parse_span(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_told_the_range_of_its_own_kind() {
+        let long = "9".repeat(30);
+        for (said, range) in [
+            (parse_rate("-1").unwrap_err(), "0.000001 RU/s to 1000000000 RU/s"),
+            (parse_rate(&long).unwrap_err(), "0.000001 RU/s to 1000000000 RU/s"),
+            (parse_limit("-1 RU/s").unwrap_err(), "0.000001 RU/s to 1000000000 RU/s"),
+            (parse_amount("-0.5 RU").unwrap_err(), "0 RU to 1000000000000 RU"),
+            (parse_amount(&long).unwrap_err(), "0 RU to 1000000000000 RU"),
+            (parse_span("-5s").unwrap_err(), "0us to 18446744073709551615us"),
+            (parse_span(&format!("{long}h")).unwrap_err(), "0us to 18446744073709551615us"),
+            (parse_span("18446744073709551616us").unwrap_err(), "0us to 18446744073709551615us"),
+        ] {
+            let said = said.to_string();
+            assert!(said.ends_with(&format!("is out of range: {range}")), "{said}");
+        }
+        assert_eq!(parse_span("18446744073709551615us"), Ok(Span(u64::MAX)));
     }
 
     #[test]
