@@ -146,7 +146,7 @@ mod tests {
         for (rule, said) in [
             ("role = \"node\"", "rule 2: san: is missing"),
             ("san = \"dns:a\"", "rule 2: role: is missing"),
-            ("san = 5\nrole = \"node\"", "rule 2: san: 5 is a integer"),
+            ("san = 5\nrole = \"node\"", "rule 2: san: 5 is an integer"),
             ("san = \"dns:a\"\nrole = \"root\"", "rule 2: role: \"root\" is no role"),
             ("san = \"dns:a\"\nrole = \"node\"\ngroups = \"shop\"", "rule 2: groups: "),
             ("san = \"dns:a\"\nrole = \"node\"\ngroups = [5]", "rule 2: groups: "),
@@ -157,6 +157,13 @@ mod tests {
             let refused = read(&[TLS, CA, good, "[[identity]]\n", rule]).unwrap_err();
             assert!(refused.starts_with("identity: ") && refused.contains(said), "{refused}");
         }
+        let groups = |count| {
+            let groups = vec!["\"shop\""; count].join(", ");
+            format!("[[identity]]\nsan = \"dns:a\"\nrole = \"node\"\ngroups = [{groups}]\n")
+        };
+        assert!(read(&[TLS, CA, &groups(1_024)]).is_ok());
+        let refused = read(&[TLS, CA, &groups(1_025)]).unwrap_err();
+        assert_eq!(refused, "identity: rule 1: groups: 1025 are too many: at most 1024");
         for other in ["identity = 5", "identity = [5]"] {
             assert!(read(&[TLS, CA, other]).unwrap_err().starts_with("identity: "), "{other}");
         }

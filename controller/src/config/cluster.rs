@@ -73,7 +73,9 @@ pub(super) fn cluster(reader: &mut Reader) -> Option<ClusterSettings> {
             ("cluster_seed", seed.is_some()),
             ("cluster_strict", strict.is_some()),
         ];
-        for (key, _) in idle.into_iter().filter(|(_, given)| *given) {
+        // Endpoints that are there and cannot be read are an error of their own.
+        let is_absent = !reader.has_refused("etcd_endpoints");
+        for (key, _) in idle.into_iter().filter(|(_, given)| *given && is_absent) {
             reader.refuse(key, "has no effect without etcd_endpoints; write the members of etcd there");
         }
         return None;
@@ -178,6 +180,14 @@ mod tests {
         ] {
             let refused = refused(text);
             assert!(refused.contains(said), "{text}: {refused}");
+        }
+        for endpoints in ["\"http://127.0.0.1:2379\"", "[5]"] {
+            let refused =
+                refused(&format!("etcd_endpoints = {endpoints}\ncluster_name = \"a\"\netcd_user = \"b\""));
+            assert!(
+                refused.starts_with("etcd_endpoints: ") && !refused.contains("has no effect"),
+                "{refused}"
+            );
         }
     }
 }

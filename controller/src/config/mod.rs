@@ -390,6 +390,9 @@ mod tests {
             ("tls_key = \"k\"", "tls_key: "),
             ("tls_client_ca = \"ca\"", "tls_client_ca: "),
             ("tls_client_crl = \"crl\"", "tls_client_crl: "),
+            ("tls_clients = \"optional\"", "tls_clients: "),
+            ("tls_cert = \"\"\ntls_key = \"k\"\ntls_client_ca = \"ca\"", "tls_cert: is empty"),
+            ("tls_cert = \"c\"\ntls_key = 5", "tls_key: 5 is an integer"),
             ("tls_cert = \"c\"\ntls_key = \"k\"\ntls_client_crl = \"crl\"", "tls_client_crl: "),
             ("tls_cert = \"c\"\ntls_key = \"k\"\ntls_clients = \"optional\"", "tls_clients: "),
             (

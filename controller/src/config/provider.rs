@@ -199,6 +199,10 @@ mod tests {
             ("keys_kept = \"1s\"", "keys_kept: "),
             ("name_claim = \"\"", "name_claim: "),
             ("colour = 1", "colour: unknown"),
+            (
+                "algorithms = [5]",
+                "algorithms: 5 is an integer; write a text in quotes, or several in brackets",
+            ),
         ] {
             let refused = with(line).unwrap_err();
             assert!(refused.starts_with("provider: rule 1: ") && refused.contains(said), "{line}: {refused}");
@@ -206,6 +210,15 @@ mod tests {
         for (role, said) in [
             ("claim = \"a\"\nvalue = \"b\"\nrole = \"root\"", "role 1: role: \"root\" is no role"),
             ("claim = \"a\"\nrole = \"admin\"", "role 1: value: is missing"),
+            (
+                "claim = \"a\"\nvalue = \"\"\nrole = \"admin\"",
+                "role 1: value: write the text that the claim has",
+            ),
+            ("claim = \"a\"\nvalue = true\nrole = \"admin\"", "role 1: value: true is a boolean"),
+            (
+                "claim = \"a\"\nvalue = \"b\"\nrole = \"admin\"\ncolour = 1",
+                "role 1: colour: unknown; the parts are claim, value, role",
+            ),
             ("claim = \"\"\nvalue = \"b\"\nrole = \"admin\"", "role 1: claim: write"),
             ("claim = \"a\"\nvalue = \"b\"\nrole = \"node\"\nname = \"a.b\"", "role 1: name: "),
             ("claim = \"a\"\nvalue = \"b\"\nrole = \"admin\"\ngroups = [\"g\"]", "role 1: groups: "),
@@ -215,6 +228,32 @@ mod tests {
             assert!(refused.contains(said), "{role}: {refused}");
         }
         assert!(read(&[REQUIRED, HEAD]).unwrap_err().contains("role: is missing"));
+        for (part, wrong, said) in [
+            ("name = \"dex\"\n", "", "name: is missing; write how the audit log calls it"),
+            ("issuer = \"https://dex.example\"\n", "", "issuer: is missing; write what its JWTs have as iss"),
+            ("https://dex.example", "", "issuer: is empty or longer than 2048 bytes"),
+            ("dex.example", &"x".repeat(2_048), "issuer: is empty or longer than 2048 bytes"),
+            (
+                "audience = \"tidegate\"\n",
+                "",
+                "audience: is missing; write what its JWTs for this controller",
+            ),
+            ("\"tidegate\"", "[]", "audience: write 1 to 16 texts"),
+            ("\"tidegate\"", "[\"a\", \"\"]", "audience: write 1 to 16 texts"),
+            ("\"tidegate\"", &format!("[{}]", vec!["\"a\""; 17].join(", ")), "audience: write 1 to 16 texts"),
+        ] {
+            let refused = read(&[REQUIRED, &HEAD.replace(part, wrong), ROLE]).unwrap_err();
+            assert!(refused.starts_with(&format!("provider: rule 1: {said}")), "{wrong}: {refused}");
+        }
+        for (role, said) in [
+            ("role = 5\n", "role: 5 is an integer; write a table for each, headed [[provider.role]]"),
+            ("role = [5]\n", "role: 5 is an integer; write a table for each, headed [[provider.role]]"),
+            (&ROLE.repeat(1_025), "role: 1025 are too many: at most 1024"),
+        ] {
+            let refused = read(&[REQUIRED, HEAD, role]).unwrap_err();
+            assert!(refused.starts_with(&format!("provider: rule 1: {said}")), "{refused}");
+        }
+        assert!(read(&[REQUIRED, HEAD, &ROLE.repeat(1_024)]).is_ok());
         let http = HEAD.replace("https", "http");
         assert!(read(&[REQUIRED, &http, ROLE]).unwrap_err().contains("issuer: "));
         assert!(

@@ -210,6 +210,54 @@ fn is_host(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(part)
 }
 
+/// What is wrong with a value of another kind, and what to write.
 pub(super) fn mismatch(value: &Value, expected: &str) -> String {
-    format!("{} is a {}; write {expected}", cut(&value.to_string()), value.type_str())
+    let kind = match value {
+        Value::Integer(_) => "an integer",
+        Value::Array(_) => "a list",
+        other => &format!("a {}", other.type_str()),
+    };
+    format!("{} is {kind}; write {expected}", cut(&value.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Config;
+
+    #[test]
+    fn a_value_of_another_kind_is_shown_with_what_to_write() {
+        let names = vec!["\"a\""; 65].join(", ");
+        let hook = "[[webhook]]\nname = \"a\"\nurl = \"https://a/\"\nsecret_file = \"s\"\n".repeat(17);
+        let cluster = "etcd_endpoints = [\"http://127.0.0.1:2379\"]\n";
+        for (text, said) in [
+            ("store = 5", "store: 5 is an integer; write a path in quotes"),
+            ("store = \"\"", "store: is empty; write a path"),
+            ("grpc_listen = 7420", "grpc_listen: 7420 is an integer; write an address in quotes, such as"),
+            ("http_hosts = \"a\"", "http_hosts: \"a\" is a string; write names in quotes, such as"),
+            ("http_hosts = [1]", "http_hosts: 1 is an integer; write names in quotes, such as"),
+            (&format!("http_hosts = [{names}]"), "http_hosts: 65 names are too many: at most 64"),
+            ("allow_remote = \"yes\"", "allow_remote: \"yes\" is a string; write true or false"),
+            (
+                "authentication = true",
+                "authentication: true is a boolean; write one of off, required, in quotes",
+            ),
+            ("drift_ppm = \"5\"", "drift_ppm: \"5\" is a string; write a whole number"),
+            ("drift_ppm = 1.5", "drift_ppm: 1.5 is a float; write a whole number"),
+            ("drift_ppm = -1", "drift_ppm: -1 is out of range: 0 to 100000"),
+            ("margin = [1]", "margin: [1] is a list; write a duration in quotes, such as \"50ms\""),
+            ("margin = \"-5s\"", "margin: \"-5s\" is out of range: 0us to "),
+            ("margin = \"61s\"", "margin: 61s is out of range: 0ms to 60s"),
+            ("capacity = 20000", "capacity: 20000 is an integer; write a rate in quotes, such as"),
+            ("identity = 5", "identity: 5 is an integer; write a table for each, headed [[identity]]"),
+            ("etcd_endpoints = [5]", "etcd_endpoints: 5 is an integer; write addresses in quotes, such as"),
+            (&format!("{cluster}cluster_name = 5"), "cluster_name: 5 is an integer; write a name in quotes"),
+            (&hook, "webhook: 17 are too many: at most 16"),
+        ] {
+            let errors = Config::parse(text).unwrap_err();
+            let first = errors[0].to_string();
+            assert!(errors.len() == 1 && first.starts_with(said), "{text}: {errors:?}");
+        }
+        let most = format!("http_hosts = [{}]", vec!["\"a\""; 64].join(", "));
+        assert_eq!(Config::parse(&most).unwrap().http_hosts.len(), 64);
+    }
 }

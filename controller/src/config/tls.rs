@@ -11,6 +11,8 @@ pub(super) fn files(reader: &mut Reader) -> Option<ServerFiles> {
     let revoked = reader.path("tls_client_crl");
     let demand = reader.word("tls_clients", &["optional", "required"]);
     match (&certificate, &key) {
+        // One that is there and cannot be read is an error of its own.
+        (None, _) | (_, None) if ["tls_cert", "tls_key"].into_iter().any(|key| reader.has_refused(key)) => {}
         (Some(_), None) => reader.refuse("tls_cert", "goes with its key: set tls_key, too"),
         (None, Some(_)) => reader.refuse("tls_key", "goes with its certificate: set tls_cert, too"),
         (None, None) if authorities.is_some() => {

@@ -13,6 +13,9 @@ pub(super) fn traces(reader: &mut Reader) -> Option<TraceSettings> {
         ca: reader.path("trace_ca"),
         plaintext: reader.switch("trace_plaintext_off_loopback").unwrap_or_default(),
     };
+    if reader.has_refused("trace_endpoint") {
+        return None;
+    }
     written.check().unwrap_or_else(|error| {
         let (key, message) = error.parts();
         reader.refuse(key, &message);
@@ -68,5 +71,7 @@ mod tests {
             let refused = refused(text);
             assert!(refused.contains(said) && !refused.contains("s3cret"), "{text}: {refused}");
         }
+        let refused = refused("trace_endpoint = 5\ntrace_sample = 0.5");
+        assert!(refused.starts_with("trace_endpoint: ") && !refused.contains("has no effect"), "{refused}");
     }
 }
