@@ -16,6 +16,7 @@ use crate::cluster::LONGEST_REST;
 use crate::definitions::group_fields::{self, DEFAULT, NONE, Takes};
 use crate::identity::Role;
 use crate::identity::tokens::{MAX_GROUPS, MAX_TTL_MS};
+use crate::limits::WATCH_RANGE;
 use crate::statements::{Order, Range};
 
 /// Names of groups, or an empty text.
@@ -25,9 +26,11 @@ const NAME: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$";
 /// Tenants and users, or an empty text.
 const PRINCIPAL: &str = "^[A-Za-z0-9._@-]{0,64}$";
 /// A positive rate: RU/s, exact to a millionth, with or without the unit.
-const RATE: &str = "([1-9][0-9]{0,8}(\\.[0-9]{1,6})?|0\\.[0-9]{0,5}[1-9])( ?RU/s)?";
+const RATE: &str = "(1000000000|[1-9][0-9]{0,8}(\\.[0-9]{1,6})?|0\\.[0-9]{0,5}[1-9])( ?RU/s)?";
 /// A positive amount of RU.
-const AMOUNT: &str = "([1-9][0-9]{0,11}(\\.[0-9]{1,6})?|0\\.[0-9]{0,5}[1-9])( ?RU)?";
+const AMOUNT: &str = "(1000000000000|[1-9][0-9]{0,11}(\\.[0-9]{1,6})?|0\\.[0-9]{0,5}[1-9])( ?RU)?";
+/// The length of a quota's windows.
+const PERIOD: &str = "(minute|hour|day|month)";
 
 /// RU per unit of a resource, as a decimal or a fraction.
 const PRICE: &str = "^([0-9]{1,6}(\\.[0-9]{1,9})?|1/[1-9][0-9]{0,8})$";
@@ -230,6 +233,7 @@ fn parameter_schema(method: &str, name: &str) -> Option<Value> {
         "role" => json!({"enum": ["active", "shadow"]}),
         "order" => one_of(&Order::NAMES),
         "last" => one_of(&Range::NAMES),
+        "watch_us" => json!({"maximum": WATCH_RANGE.1.0}),
         "resolution" => one_of(&["second", "minute", "hour"]),
         _ => return None,
     })
@@ -253,11 +257,12 @@ fn of_group(takes: Takes) -> Value {
         Takes::Text(most) => json!({"maxLength": most, "pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f]*$"}),
         Takes::Quota => {
             let zone = "( [A-Za-z0-9_+/-]+)?";
-            let amount = format!("({AMOUNT}|[1-9][0-9]{{0,12}} requests?)");
-            json!({"pattern": format!("^({amount} per (minute|hour|day|month){zone}|{NONE})?$")})
+            let amount = format!("({AMOUNT}|(1000000000000|[1-9][0-9]{{0,11}}) requests?)");
+            let window = format!("(rolling {PERIOD}|{PERIOD}{zone})");
+            json!({"pattern": format!("^({amount} per {window}|{NONE})?$")})
         }
         Takes::Policy => {
-            let period = r"\(([0-9]+(\.[0-9]+)?)(ms|s|m|h)(, ?[0-9]{1,3})?\)";
+            let period = r"\(([0-9]+(\.[0-9]+)?)(us|ms|s|m|h)(, ?[0-9]{1,3})?\)";
             json!({"pattern": format!("^(token_bucket|paced|warm_up({period})?)?$")})
         }
         Takes::Rule => json!({}),
@@ -276,7 +281,7 @@ fn fields() -> Vec<(&'static str, &'static str, Value)> {
         ("QueryLimit", "action", words(&["", "dryrun", "cooldown", "kill", "switch_group"])),
         ("QueryLimit", "switch_group", json!({"pattern": GROUP})),
         ("QueryLimit", "watch", words(&["", "exact", "similar"])),
-        ("QueryLimit", "watch_us", to(1_000, 31_536_000_000_000)),
+        ("QueryLimit", "watch_us", to(WATCH_RANGE.0.0, WATCH_RANGE.1.0)),
         ("Binding", "tenant", json!({"pattern": PRINCIPAL})),
         ("Binding", "user", json!({"pattern": PRINCIPAL})),
         ("Binding", "group", json!({"pattern": NAME})),
@@ -365,7 +370,14 @@ fn entries(value: &mut Value) -> impl Iterator<Item = (&String, &mut Value)> {
 mod tests {
     use std::collections::BTreeSet;
 
+    use proptest::strategy::{Strategy as _, ValueTree as _};
+    use proptest::string::string_regex;
+    use proptest::test_runner::TestRunner;
+    use tidegate_core::units::{Rate, Ru};
+
     use super::*;
+    use crate::definitions::quota::{Quota, QuotaError};
+    use crate::quantity::{parse_amount, parse_limit};
 
     #[test]
     fn the_document_is_complete() {
@@ -391,5 +403,41 @@ mod tests {
             );
         }
         assert!(!document.to_string().contains("int64"), "64-bit numbers of JSON are not signed here");
+    }
+
+    /// Texts that a pattern describes.
+    fn written(pattern: &str) -> Vec<String> {
+        let pattern = pattern.strip_prefix('^').unwrap().strip_suffix('$').unwrap();
+        let (texts, mut runner) = (string_regex(pattern).unwrap(), TestRunner::deterministic());
+        (0..2_000).map(|_| texts.new_tree(&mut runner).unwrap().current()).collect()
+    }
+
+    /// A client that is made from the document sends what it describes, and refuses an answer that it does not.
+    #[test]
+    fn patterns_describe_what_is_read_and_what_is_answered() {
+        let pattern = |takes| of_group(takes)["pattern"].as_str().unwrap().to_owned();
+        let rates = written(&pattern(Takes::Rate(&["unlimited"])));
+        for text in rates.iter().filter(|text| !text.is_empty()) {
+            assert!(parse_limit(text).is_ok(), "{text:?}");
+        }
+        let amounts = written(&pattern(Takes::Amount { zero: true }));
+        for text in amounts.iter().filter(|text| !["", DEFAULT].contains(&text.as_str())) {
+            assert!(parse_amount(text).is_ok(), "{text:?}");
+        }
+        let quotas = written(&pattern(Takes::Quota));
+        for text in quotas.iter().filter(|text| !["", NONE].contains(&text.as_str())) {
+            // Of zones it describes the letters only.
+            let read = Quota::parse(text);
+            assert!(matches!(read, Ok(_) | Err(QuotaError::Zone { .. })), "{text:?}: {read:?}");
+        }
+        // What the controller writes itself is among it.
+        for (texts, written) in [
+            (&rates, Rate::MAX.number().to_string()),
+            (&amounts, Ru::MAX.number().to_string()),
+            (&quotas, format!("{} per rolling month", Ru::MAX.number())),
+            (&quotas, "1000000000000 requests per rolling day".to_owned()),
+        ] {
+            assert!(texts.contains(&written), "{written}");
+        }
     }
 }

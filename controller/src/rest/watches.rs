@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use axum::{Extension, Json};
 use serde::Deserialize;
+use tidegate_core::units::Span;
 use utoipa::IntoParams;
 
 use super::blocking;
@@ -35,16 +36,27 @@ pub(super) async fn list(
     Ok(Json(v1::ListWatchesReply { watches: service.statements().watches(&params.group)? }))
 }
 
+#[derive(Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct AddParams {
+    /// How long it lasts by the controller's clock, up to 365 days, in place of `end_unix_ms`; 0 is until that.
+    watch_us: u64,
+}
+
 /// Watches a statement, in place of a watch of the same.
-#[utoipa::path(post, path = "/v1/watches", request_body = v1::Watch,
+#[utoipa::path(post, path = "/v1/watches", params(AddParams), request_body = v1::Watch,
     responses((status = 200, body = v1::AddWatchReply), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
         (status = 409, body = ErrorBody), (status = 413, body = ErrorBody), (status = 503, body = ErrorBody)))]
 pub(super) async fn add(
     Extension(service): Shared,
     By(actor): By,
+    Params(params): Params<AddParams>,
     Body(watch): Body<v1::Watch>,
 ) -> Result<Json<v1::AddWatchReply>, ApiError> {
-    let added = blocking(service, move |service| service.statements().add_watch(&actor, &watch)).await?;
+    let lasts = Span(params.watch_us);
+    let added =
+        blocking(service, move |service| service.statements().add_watch_for(&actor, &watch, lasts)).await?;
     Ok(Json(v1::AddWatchReply { watch: Some(added.text()) }))
 }
 

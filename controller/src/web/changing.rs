@@ -11,15 +11,17 @@ use tidegate_console::frame::Place;
 use tidegate_console::link::Link;
 use tidegate_console::removal::removal;
 use tidegate_console::statement;
+use tidegate_core::units::Span;
 use tidegate_proto::v1;
 
 use super::pages::blocking;
 use super::visitor::Visitor;
 use super::{Web, reply};
 use crate::error::{AdminError, ErrorKind};
+use crate::limits::WATCH_RANGE;
 
-/// Milliseconds of an hour.
-const HOUR_MS: u64 = 3_600_000;
+/// What the form counts a watch's length in.
+const HOUR: Span = Span::secs(3_600);
 
 /// A form with nothing but its key.
 #[derive(Deserialize)]
@@ -129,14 +131,14 @@ pub(super) async fn watch(
 ) -> Response {
     blocking(web, visitor, move |web, visitor| {
         visitor.sent(&form.form_key)?;
-        let end_unix_ms = match form.hours {
-            0 => 0,
-            hours => {
-                let length = hours.checked_mul(HOUR_MS);
-                let end = length.and_then(|length| web.service.clock().unix_ms().checked_add(length));
-                end.ok_or_else(|| AdminError::invalid("hours", format!("{hours} is too long")))?
-            }
-        };
+        let length = form.hours.checked_mul(HOUR.0).map(Span).filter(|length| *length <= WATCH_RANGE.1);
+        let lasts = length.ok_or_else(|| {
+            let most = WATCH_RANGE.1.0 / HOUR.0;
+            AdminError::invalid(
+                "hours",
+                format!("{} is out of range: up to {most}, or 0 for ever", form.hours),
+            )
+        })?;
         let link = statement::link(&form.group, &form.digest);
         let watch = v1::Watch {
             group: form.group,
@@ -144,10 +146,9 @@ pub(super) async fn watch(
             digest: form.digest,
             text: form.text,
             action: form.action,
-            end_unix_ms,
             ..v1::Watch::default()
         };
-        web.service.statements().add_watch(&visitor.actor(), &watch)?;
+        web.service.statements().add_watch_for(&visitor.actor(), &watch, lasts)?;
         Ok(reply::on_to(link))
     })
     .await

@@ -370,9 +370,21 @@ async fn what_is_shown_of_statements_is_text_and_may_be_watched() {
     assert_eq!(browser.post("/console/watches", &watch).await.status, 303);
     let watches = lab.running.service().statements().watches("shop").unwrap();
     assert!(watches[0].action == "kill" && watches[0].end_unix_ms > watches[0].start_unix_ms, "{watches:?}");
-    let ever = u64::MAX.to_string();
-    let page = browser.post("/console/watches", &[&watch[..4], &[("hours", ever.as_str())]].concat()).await;
-    assert_eq!(page.status, 400, "{page:?}");
+    let watch_for = |hours: &'static str| [&watch[..4], &[("hours", hours)]].concat();
+    for long in ["8761", "18446744073709551615"] {
+        let page = browser.post("/console/watches", &watch_for(long)).await;
+        let said = format!("hours: {long} is out of range: up to 8760, or 0 for ever");
+        assert!(page.status == 400 && page.text.contains(&said), "{page:?}");
+    }
+    let lasts = || {
+        let watches = lab.running.service().statements().watches("shop").unwrap();
+        watches[0].end_unix_ms.saturating_sub(watches[0].start_unix_ms)
+    };
+    assert_eq!(lasts(), 3_600_000, "what is refused changes nothing");
+    for (hours, lasts_ms) in [("0", 0), ("8760", 365 * 24 * 3_600_000)] {
+        assert_eq!(browser.post("/console/watches", &watch_for(hours)).await.status, 303);
+        assert_eq!(lasts(), lasts_ms, "{hours}");
+    }
     let id = watches[0].id.to_string();
     assert_eq!(browser.post("/console/unwatch", &[("id", &id)]).await.status, 303);
     assert!(lab.running.service().statements().watches("shop").unwrap().is_empty());
