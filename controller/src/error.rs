@@ -254,6 +254,28 @@ mod tests {
         AdminError::Several { faults: (0..kept).map(fault).collect(), count }
     }
 
+    /// Who repeats a change that is stored may do it twice.
+    #[test]
+    fn a_change_that_may_be_stored_is_not_said_to_have_failed() {
+        let reason = || "no answer".to_owned();
+        let known = StoreError::Failed { operation: "commit", reason: reason() };
+        let shared = StoreError::Shared { operation: "append", reason: reason() };
+        for (error, may_be) in
+            [(known, false), (shared, true), (StoreError::Parted { reason: reason() }, true)]
+        {
+            let said = AdminError::from(error).to_string();
+            assert_eq!(
+                said.starts_with("it is not known whether the change was stored; look before"),
+                may_be
+            );
+            assert_eq!(
+                said.starts_with("the change was not stored and is not in force: "),
+                !may_be,
+                "{said}"
+            );
+        }
+    }
+
     #[test]
     fn many_faults_are_of_the_kind_of_the_first_and_say_how_many_are_left_out() {
         let listed = MAX_NAMES_LISTED;

@@ -192,3 +192,32 @@ fn session_status(error: &SessionError) -> Status {
     };
     Status::new(code, error.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::StoreError;
+
+    #[test]
+    fn each_kind_of_error_has_the_code_that_callers_act_by() {
+        let (text, name) = (String::new, GroupName::default_group());
+        let store = StoreError::Failed { operation: "commit", reason: text() };
+        for (error, code) in [
+            (AdminError::invalid("burst", "is wrong"), Code::InvalidArgument),
+            (AdminError::NoGroup { name }, Code::NotFound),
+            (AdminError::Refused { message: text() }, Code::FailedPrecondition),
+            (AdminError::Full { what: "watches", limit: 7 }, Code::ResourceExhausted),
+            (AdminError::Store(store), Code::Unavailable),
+            (AdminError::Internal(text()), Code::Internal),
+        ] {
+            let (said, status) = (error.to_string(), admin_status(error));
+            assert_eq!((status.code(), status.message()), (code, said.as_str()));
+        }
+        // A node tries again later, and does not take itself for one that was replaced.
+        assert_eq!(
+            session_status(&SessionError::Client(ClientError::TooMany)).code(),
+            Code::ResourceExhausted
+        );
+        assert_eq!(session_status(&SessionError::Replaced).code(), Code::Aborted);
+    }
+}

@@ -106,9 +106,34 @@ mod tests {
         store.commit(&rows).unwrap();
         let (tokens, _) = load(&store);
         assert!(tokens.identify(0, kept.reveal()).is_some() && tokens.identify(0, lost.reveal()).is_none());
-        for wrong in [put_json(Table::Tokens, u64_key(7), &newer).unwrap(), put_number(META_NEXT_TOKEN, 1)] {
-            store.commit(&[wrong]).unwrap();
-            assert!(load_tokens(&store, &Meta::load(&store).unwrap(), &mut Batch::new()).is_err());
+    }
+
+    #[test]
+    fn tokens_that_no_controller_can_have_stored_are_refused_with_the_reason() {
+        let (ann, _) = Tokens::default().wished(0, &wish("ann")).unwrap();
+        let row = |key| put_json(Table::Tokens, u64_key(key), &ann).unwrap();
+        let earlier = |next_id, tokens| {
+            put_json(Table::Meta, META_TOKENS.to_vec(), &EarlierTokens { next_id, tokens }).unwrap()
+        };
+        let mut root = serde_json::to_value(&ann).unwrap();
+        root["role"] = "root".into();
+        for (rows, said) in [
+            (vec![row(7), put_number(META_NEXT_TOKEN, 9)], "token 1 has the key of another"),
+            (vec![row(1), put_number(META_NEXT_TOKEN, 1)], "token 1 has an id that is yet to come"),
+            (vec![row(1)], "token 1 has an id that is yet to come"),
+            (
+                vec![put_json(Table::Tokens, u64_key(1), &root).unwrap(), put_number(META_NEXT_TOKEN, 2)],
+                "root",
+            ),
+            (vec![earlier(1, vec![ann.clone()])], "token 1 has an id that is yet to come"),
+            (vec![earlier(2, vec![ann.clone(), ann.clone()])], "two tokens have the id 1"),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let store = RedbStore::open(&folder.path().join("store.redb")).unwrap();
+            store.commit(&rows).unwrap();
+            let loaded = load_tokens(&store, &Meta::load(&store).unwrap(), &mut Batch::new());
+            let refused = loaded.map(drop).unwrap_err().to_string();
+            assert!(refused.contains(said), "{said}: {refused}");
         }
     }
 

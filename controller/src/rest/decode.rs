@@ -154,6 +154,10 @@ mod tests {
             (r#"{"query_limit":{"rows":"5"}}"#, "query_limit.rows", "is a text; write a whole number"),
             (r#"{"query_limit":{"row":5}}"#, "row", "the fields are"),
             (r#"{"query_limit":7}"#, "query_limit", "7 is a number"),
+            (r#"{"name":true}"#, "name", "true is a truth value; write a text in quotes"),
+            (r#"{"name":{}}"#, "name", "it is an object; write a text in quotes"),
+            (r#"{"ttl_us":[]}"#, "ttl_us", "it is a list; write a whole number from 0 on"),
+            (r#"{"ttl_us":1.5}"#, "ttl_us", "1.5 is a number; write a whole number from 0 on"),
         ] {
             let (at, said) = told(body);
             assert!(at == field && said.contains(says), "{body}: {at}: {said}");
@@ -161,6 +165,10 @@ mod tests {
                 assert!(!said.contains(word), "{body}: {said}");
             }
         }
+        let error = json::<v1::ApplyRequest>(br#"{"dry_run":"yes"}"#).unwrap_err();
+        assert_eq!(error.to_string(), "dry_run: \"yes\" is a text; write true or false");
+        let error = json::<v1::CreateTokenRequest>(br#"{"groups":"shop"}"#).unwrap_err();
+        assert_eq!(error.to_string(), "groups: \"shop\" is a text; see its type in /openapi.json");
         for (said, field) in [
             ("Failed to deserialize query string: limit: invalid digit found in string", "limit"),
             (

@@ -22,7 +22,8 @@ use super::tokens::{Bearer, admin, plain};
 
 const ISSUER: &str = "https://dex.example/dex";
 const AUDIENCE: &str = "tidegate";
-const ALGORITHMS: [&str; 6] = ["RS256", "RS512", "PS256", "ES256", "ES384", "EdDSA"];
+const ALGORITHMS: [&str; 9] =
+    ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"];
 
 fn unix_seconds() -> u64 {
     #[expect(clippy::disallowed_methods, reason = "what a provider writes")]

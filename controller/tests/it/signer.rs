@@ -9,8 +9,8 @@ use ring::hmac as hmac_of_ring;
 use ring::rand::SystemRandom;
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, EcdsaSigningAlgorithm,
-    Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256, RSA_PKCS1_SHA512, RSA_PSS_SHA256, RsaKeyPair,
-    RsaPublicKeyComponents,
+    Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256, RSA_PKCS1_SHA384, RSA_PKCS1_SHA512, RSA_PSS_SHA256,
+    RSA_PSS_SHA384, RSA_PSS_SHA512, RsaKeyPair, RsaPublicKeyComponents,
 };
 use serde_json::{Value, json};
 
@@ -83,8 +83,11 @@ impl Signer {
         };
         let signature = match alg {
             "RS256" => rsa(&RSA_PKCS1_SHA256),
+            "RS384" => rsa(&RSA_PKCS1_SHA384),
             "RS512" => rsa(&RSA_PKCS1_SHA512),
             "PS256" => rsa(&RSA_PSS_SHA256),
+            "PS384" => rsa(&RSA_PSS_SHA384),
+            "PS512" => rsa(&RSA_PSS_SHA512),
             "ES256" => self.p256.sign(&self.random, bytes).unwrap().as_ref().to_vec(),
             "ES384" => self.p384.sign(&self.random, bytes).unwrap().as_ref().to_vec(),
             "EdDSA" => self.ed.sign(bytes).as_ref().to_vec(),

@@ -38,3 +38,41 @@ fn a_reason_is_a_word_and_a_text_where_there_is_one() {
     assert_eq!((&values["reason"], &values["reason_text"]), (&json!("rate"), &json!(Why::Rate.to_string())));
     assert_eq!(changed(&event, None)["values"].get("reason"), None);
 }
+
+#[test]
+fn a_quota_of_requests_and_alarms_that_are_left_out_have_values_of_their_own() {
+    let told = |kind, group: &str, facts| {
+        let key = Key { kind, group: group.to_owned() };
+        changed(&Event { change: Change::Raised, key, facts, since_unix_ms: 1, unix_ms: 2 }, None)
+    };
+    let (amount, used, resets_in) = (Ru::whole(100), Ru::whole(99), Span::secs(9));
+    let requests = Facts::Quota { unit: Unit::Requests, amount, used, resets_in, rolls: false };
+    let event = told(Kind::QuotaHigh, "a", requests);
+    let values = json!({"amount_requests": "100", "used_requests": "99", "resets_in_us": 9_000_000});
+    assert_eq!((&event["values"], &event["group"]), (&values, &json!("a")));
+    assert!(event["text"].as_str().unwrap().contains("99 of 100 requests"), "{event}");
+    let event = told(Kind::QuotaHigh, "a", quota(false));
+    assert_eq!(event["values"], json!({"amount_ru": "50", "used_ru": "45", "resets_in_us": 9_000_000}));
+    let event = told(Kind::More, "", Facts::More { left_out: 7 });
+    assert_eq!((&event["values"], &event["group"]), (&json!({"left_out_alarms": 7}), &Value::Null));
+    assert_eq!((&event["id"], &event["severity"]), (&json!("more"), &json!("warning")));
+    assert!(event["text"].as_str().unwrap().starts_with("7 more alarms hold"), "{event}");
+}
+
+/// As docs/alarms.md lists them: receivers tell reasons apart by these.
+#[test]
+fn each_reason_has_the_word_that_receivers_know() {
+    let text = String::new;
+    for (why, said) in [
+        (Why::Recovering, "recovering"),
+        (Why::Quota(text()), "quota"),
+        (Why::Debt, "debt"),
+        (Why::WarmingUp(text()), "warming_up"),
+        (Why::Rate, "rate"),
+        (Why::Above(text()), "parent"),
+        (Why::NoLease, "no_lease"),
+        (Why::Renewing, "renewing"),
+    ] {
+        assert_eq!(word(&why), said);
+    }
+}

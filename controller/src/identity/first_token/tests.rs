@@ -112,3 +112,20 @@ fn a_first_token_is_made_again_once_no_admin_has_one() {
     let (text, opens) = stage.file("a").unwrap();
     assert!(opens && text != of_first, "the token of root is over");
 }
+
+/// Where the file cannot be written, each look would make another one for nobody.
+#[test]
+fn a_first_token_that_cannot_be_written_is_made_once_in_its_time() {
+    let stage = Stage::new();
+    let first = stage.on("no such folder/a");
+    let next = || stage.service.lock().tokens.next_id();
+    for _ in 0..3 {
+        first.look(&stage.service);
+        assert_eq!((next(), stage.names()), (2, vec![FIRST.to_owned()]));
+    }
+    stage.now.fetch_add(TTL_US, Ordering::SeqCst);
+    for _ in 0..3 {
+        first.look(&stage.service);
+        assert_eq!((next(), stage.names()), (3, vec![FIRST.to_owned()]));
+    }
+}

@@ -131,3 +131,38 @@ pub(super) fn identify(
     let Mapping { role, scope, tenant, .. } = rule.clone();
     Ok(Identity { kind: Kind::Jwt(Arc::clone(provider)), name, role, scope, tenant })
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_rule_fits_the_value_that_it_names_and_no_other() {
+        let fits = |value: &str, claim: Value| {
+            let rule = Mapping::new("a", value, "viewer", None, None, None).unwrap();
+            rule.fits(&json!({ "a": claim }))
+        };
+        for (value, claim, is_fit) in [
+            ("ops", json!("ops"), true),
+            ("ops", json!("ops "), false),
+            ("ops", json!("Ops"), false),
+            ("ops", json!(["staff", "ops"]), true),
+            ("ops", json!(["staff", "opsx"]), false),
+            ("ops", json!([["ops"]]), false),
+            ("true", json!(true), true),
+            ("true", json!(false), false),
+            ("false", json!(false), true),
+            ("false", json!(true), false),
+            ("true", json!("true"), true),
+            ("true", json!([true]), false),
+            ("5", json!(5), false),
+            ("null", json!(null), false),
+            ("{}", json!({}), false),
+        ] {
+            assert_eq!(fits(value, claim.clone()), is_fit, "{value} {claim}");
+        }
+        assert!(!Mapping::new("b", "x", "viewer", None, None, None).unwrap().fits(&json!({"a": "x"})));
+    }
+}

@@ -195,6 +195,11 @@ async fn a_provider_that_cannot_be_used_is_told_by_its_reason() {
         (document(&server.url, "file:///etc/passwd"), "no address that keys may come from"),
         // The document itself is no set of keys.
         (document(&server.url, &url("/keys")), "no JWK set"),
+        (
+            Say::Raw("HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{"),
+            "end of file before message length reached",
+        ),
+        (Say::Body("x".repeat(257 << 10)), "the answer is larger than 256 KiB"),
         (Say::Nothing, "no answer within 10 s"),
     ] {
         server.say(say);
@@ -207,6 +212,15 @@ async fn a_provider_that_cannot_be_used_is_told_by_its_reason() {
     assert!(super::fetch::keys(&nobody).await.unwrap_err().starts_with("http://127.0.0.1:1/.well-known/"));
     let file = provider("https://i", Source::File("/nowhere/keys.json".into()));
     assert!(super::fetch::keys(&file).await.unwrap_err().contains("cannot read /nowhere/keys.json"));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("keys.json");
+    for (bytes, is_read) in [(256 << 10, true), ((256 << 10) + 1, false)] {
+        std::fs::write(&path, vec![b' '; bytes]).unwrap();
+        let read = super::fetch::keys(&provider("https://i", Source::File(path.clone()))).await;
+        assert_eq!(read.is_ok(), is_read);
+        let said = read.err().unwrap_or_default();
+        assert!(is_read || said.ends_with("keys.json is larger than 256 KiB"), "{said}");
+    }
 }
 
 #[test]
