@@ -33,3 +33,70 @@ async fn a_binding_that_was_moved_since_its_page_was_opened_is_not_taken_away() 
     assert_eq!(entries.iter().filter(|entry| entry.action == "unbind").count(), 1);
     lab.running.shutdown().await.unwrap();
 }
+
+#[tokio::test]
+async fn what_is_typed_wrong_is_shown_again_beside_what_is_wrong_and_changes_nothing() {
+    let lab = Lab::start().await;
+    lab.group("web", "10").await;
+    let definitions = lab.running.service().definitions();
+    let before = definitions.group("web").unwrap().group;
+    let revision = before.revision.to_string();
+    let mut browser = Browser::at(&lab.running);
+    browser.get("/console/groups/new").await;
+    let new = [("name", "new"), ("ru_per_sec", "5"), ("expected_revision", "0")];
+    let old = [("name", "web"), ("ru_per_sec", "5"), ("expected_revision", revision.as_str())];
+    for (path, form) in [("/console/groups/new", new), ("/console/groups/web/edit", old)] {
+        for (field, typed, said) in [
+            ("weight", "many", "&quot;many&quot; is not a whole number; write 1 to"),
+            ("ttl_us", "soon", "&quot;soon&quot; is not a duration such as"),
+            ("ttl_us", "-5s", "&quot;-5s&quot; is out of range: 0us to"),
+            ("ttl_us", "1us", "out of range"),
+            ("parent", "nowhere", "nowhere"),
+        ] {
+            let with = |more: &[(&'static str, &'static str)]| [&form[..], &[(field, typed)], more].concat();
+            let page = browser.post(path, &with(&[])).await;
+            assert!(page.status == 400 && page.text.contains(said), "{path} {typed}: {page:?}");
+            assert!(page.text.contains(&format!("#field-{field}")), "{path} {typed}: {page:?}");
+            assert!(page.text.contains(&format!("value=\"{typed}\"")), "{path} {typed}: {page:?}");
+            assert_eq!(page.hidden("expected_revision"), form[2].1);
+            // As one types, the same is said beside the form.
+            let page = browser.post("/console/check", &with(&[])).await;
+            assert!(page.status == 200 && page.text.contains(said), "{path} {typed}: {page:?}");
+        }
+    }
+    assert!(definitions.group("new").is_err());
+    assert_eq!(definitions.group("web").unwrap().group, before);
+    lab.running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn only_to_check_says_what_would_change_and_saves_nothing() {
+    let lab = Lab::start().await;
+    lab.group("web", "10").await;
+    let definitions = lab.running.service().definitions();
+    let before = definitions.group("web").unwrap().group;
+    let revision = before.revision.to_string();
+    let mut browser = Browser::at(&lab.running);
+    browser.get("/console/groups/new").await;
+    for button in ["check", "what_if", "propose"] {
+        let new = [("name", "new"), ("ru_per_sec", "5"), ("expected_revision", "0"), (button, "1")];
+        let page = browser.post("/console/groups/new", &new).await;
+        assert!(page.status == 200 && page.text.contains("tidegate group create new --rate 5"), "{page:?}");
+        assert!(definitions.group("new").is_err(), "{button}");
+    }
+    for button in ["check", "what_if"] {
+        let form = [("ru_per_sec", "5"), ("expected_revision", revision.as_str()), (button, "1")];
+        let page = browser.post("/console/groups/web/edit", &form).await;
+        assert!(page.status == 200 && page.text.contains("tidegate group alter web --rate 5"), "{page:?}");
+        assert_eq!(page.hidden("expected_revision"), revision);
+    }
+    assert_eq!(definitions.group("web").unwrap().group, before);
+    // To save what is there already is no change.
+    let same = [("ru_per_sec", "10"), ("expected_revision", revision.as_str())];
+    let page = browser.post("/console/groups/web/edit", &same).await;
+    assert_eq!((page.status, page.header("location")), (303, Some("/console/groups/web")));
+    assert_eq!(definitions.group("web").unwrap().group, before);
+    let made = definitions.audit_log("", 0, 10).unwrap();
+    assert_eq!(made.len(), 1, "{made:?}");
+    lab.running.shutdown().await.unwrap();
+}

@@ -117,6 +117,8 @@ mod support;
 #[cfg(test)]
 mod surfaces;
 #[cfg(test)]
+mod tables;
+#[cfg(test)]
 mod takeover;
 #[cfg(test)]
 mod tenants;

@@ -1,4 +1,4 @@
-//! Pages of the console where something ends: a session, a list of changes.
+//! Pages of the console: where something ends, such as a session or a list of changes, and what any page needs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,8 +9,12 @@ use tidegate_controller::clock::Clock;
 use tidegate_controller::config::{Access, Authentication, Config};
 use tidegate_controller::store::Store;
 
+use tokio::time::timeout;
+
+use crate::certificates::channel_to;
 use crate::console::{Browser, by_tokens, live_page, token};
-use crate::support::{Lab, MemoryStore, config, group};
+use crate::identity::{guarded, site};
+use crate::support::{Lab, MemoryStore, PATIENCE, config, group};
 
 /// A shared machine: the cookie of who was there before opens nothing once another one has logged in.
 #[tokio::test]
@@ -102,5 +106,105 @@ async fn the_form_of_a_new_group_says_as_one_types_that_its_name_is_there() {
     let typed = [("name", "web"), ("ru_per_sec", "5"), ("expected_revision", "0")];
     let page = browser.post("/console/check", &typed).await;
     assert!(page.status == 200 && page.text.contains("is there already"), "{page:?}");
+    lab.running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn usage_that_is_typed_is_priced_and_what_is_no_number_is_shown_again() {
+    let lab = Lab::start().await;
+    let mut browser = Browser::at(&lab.running);
+    // A third of a millisecond costs a third of a thousandth: 3 ms of CPU are one RU.
+    let page = browser.get("/console/prices?cpu_ns=%203000000%20&read_bytes=&colour=1").await;
+    assert!(page.status == 200 && page.text.contains("<b>1 RU</b>"), "{page:?}");
+    assert!(page.text.contains("value=\"3000000\"") && !page.text.contains("aria-invalid"), "{page:?}");
+    let page = browser.get("/console/prices?cpu_ns=6000000&write_bytes=1e3").await;
+    assert!(
+        page.text.contains("<b>2 RU</b>") && page.text.contains("value=\"1e3\" aria-invalid"),
+        "{page:?}"
+    );
+    lab.running.shutdown().await.unwrap();
+}
+
+/// Their names change with their content, so that browsers may keep them for ever.
+#[tokio::test]
+async fn what_a_page_needs_is_there_for_all_who_log_in() {
+    let (_folder, running) = by_tokens().await;
+    let mut browser = Browser::at(&running);
+    let page = browser.get("/console/login").await;
+    let named: Vec<&str> = page.text.split('"').filter(|part| part.starts_with("/console/assets/")).collect();
+    assert!(named.len() >= 2, "{page:?}");
+    for path in named {
+        let asset = browser.get(path).await;
+        assert!(asset.status == 200 && !asset.text.is_empty(), "{path}: {asset:?}");
+        let media = match path.rsplit('.').next().unwrap() {
+            "css" => "text/css; charset=utf-8",
+            "js" => "text/javascript; charset=utf-8",
+            _ => "image/svg+xml",
+        };
+        assert_eq!(asset.header("content-type"), Some(media));
+        assert_eq!(asset.header("cache-control"), Some("public, max-age=31536000, immutable"));
+        assert_eq!(asset.header("x-content-type-options"), Some("nosniff"));
+    }
+    let older = browser.get("/console/assets/console-0000000000000000.js").await;
+    assert!(older.status == 404 && older.header("cache-control") == Some("no-store"), "{older:?}");
+    running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn where_nobody_is_asked_who_it_is_a_login_leads_on_and_opens_no_session() {
+    let lab = Lab::start().await;
+    let mut browser = Browser::at(&lab.running);
+    for (next, to) in [
+        ("/console/groups?q=a", "/console/groups?q=a"),
+        ("https://evil.example/console", "/console"),
+        ("//evil.example", "/console"),
+        ("", "/console"),
+    ] {
+        let page = browser.post("/console/login", &[("token", "tdg_1.x"), ("next", next)]).await;
+        assert_eq!((page.status, page.header("location")), (303, Some(to)), "{next}");
+        assert_eq!(page.header("set-cookie"), None);
+    }
+    lab.running.shutdown().await.unwrap();
+}
+
+/// A cookie without it would go in plain text to whoever answers on another port of the host.
+#[tokio::test]
+async fn the_cookie_of_a_login_under_tls_is_never_sent_without() {
+    let site = site();
+    let running = guarded(&site).await;
+    let (_, secret) = token(&running, "viewer", "");
+    let channel = channel_to(running.rest_addr.port(), site.shown(None)).await.unwrap();
+    let form = form_urlencoded::Serializer::new(String::new()).append_pair("token", &secret).finish();
+    let request = http::Request::post("https://localhost/console/login")
+        .header("content-type", "application/x-www-form-urlencoded")
+        .body(tonic::body::Body::new(http_body_util::Full::new(form.into())))
+        .unwrap();
+    let answer = tower::ServiceExt::oneshot(channel, request);
+    let answer = timeout(PATIENCE, answer).await.unwrap().unwrap();
+    let cookie = answer.headers()["set-cookie"].to_str().unwrap();
+    assert!(answer.status() == 303 && cookie.starts_with("tidegate-console="), "{cookie}");
+    for part in ["Secure", "HttpOnly", "SameSite=Strict", "Path=/console"] {
+        assert!(cookie.split("; ").any(|of| of == part), "{part}: {cookie}");
+    }
+    running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_group_that_cannot_go_stays_with_the_form_and_one_that_is_gone_is_not_here() {
+    let lab = Lab::start().await;
+    lab.group("web", "1").await;
+    let revision = lab.running.service().definitions().group("web").unwrap().group.revision.to_string();
+    let mut browser = Browser::at(&lab.running);
+    let path = "/console/groups/web/delete";
+    browser.get(path).await;
+    let to = |to| [("expected_revision", revision.as_str()), ("force_to", to)];
+    let refused = browser.post(path, &to(" nowhere ")).await;
+    assert!(refused.status == 409 && refused.text.contains("value=\"nowhere\""), "{refused:?}");
+    assert!(lab.running.service().definitions().group("web").is_ok());
+    assert_eq!(browser.post(path, &to("")).await.header("location"), Some("/console/groups"));
+    for target in ["", "default"] {
+        let gone = browser.post(path, &to(target)).await;
+        assert!(gone.status == 404 && gone.text.contains("web"), "{gone:?}");
+    }
     lab.running.shutdown().await.unwrap();
 }
