@@ -1,9 +1,16 @@
 //! The admin API over REST.
 
-use serde_json::{Value, json};
-use tidegate_proto::v1;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use crate::support::Lab;
+use serde_json::{Value, json};
+use tidegate_controller::Controller;
+use tidegate_controller::clock::Clock;
+use tidegate_proto::v1;
+use tokio::time::{interval, timeout};
+
+use crate::support::{Lab, MemoryStore, Node, PATIENCE, charged, config, report};
 
 #[tokio::test]
 async fn groups_and_bindings_over_rest() {
@@ -391,4 +398,55 @@ async fn pages_of_every_length_list_each_binding_once() {
         let all: Vec<_> = principals.map(|(tenant, user)| [tenant.to_owned(), user.to_owned()]).into();
         assert_eq!(seen, all, "pages of {limit}");
     }
+}
+
+#[tokio::test]
+async fn a_parameter_that_is_there_twice_and_a_body_of_another_kind_are_refused() {
+    let lab = Lab::start().await;
+    let (status, answer) = lab.http("GET", "/v1/groups?limit=1&limit=2", None).await;
+    assert_eq!((status, &answer["error"]["field"]), (400, &json!("query")), "{answer}");
+    let body = br#"{"name":"web","ru_per_sec":"1"}"#;
+    for (media, accepted) in [
+        ("text/json", 415),
+        ("image/svg+json", 415),
+        ("application/xml", 415),
+        ("Application/JSON; charset=utf-8", 200),
+        ("application/vnd.shop+json", 200),
+    ] {
+        let (status, answer) = lab.http_text("POST", "/v1/groups?if_not_exists=true", media, body).await;
+        assert_eq!(status, accepted, "{media}: {answer}");
+    }
+}
+
+/// By a clock of its own: a node is not forgotten within the minute.
+#[tokio::test]
+async fn a_node_that_is_forgotten_over_rest_is_gone_with_all_its_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    let us = Arc::new(AtomicU64::new(0));
+    let (store, clock) = (Arc::new(MemoryStore::default()), Clock::driven(Arc::clone(&us)));
+    let running = Controller::start_at(config(&folder), store, clock).await.unwrap();
+    let lab = Lab { folder, running };
+    for incarnation in [1, 2] {
+        let mut node = Node::connect(&lab, "node-1", incarnation).await.unwrap();
+        node.report(vec![report("default", incarnation, 5)]).await;
+    }
+    let refused = lab.http("DELETE", "/v1/clients/node-1", None).await;
+    assert_eq!((refused.0, &refused.1["error"]["code"]), (409, &json!("refused")), "{refused:?}");
+    us.fetch_add(180_000_000, Ordering::SeqCst);
+    let mut again = interval(Duration::from_millis(50));
+    let gone = async {
+        loop {
+            again.tick().await;
+            // Its stream may still be open.
+            let (status, answer) = lab.http("DELETE", "/v1/clients/node-1", None).await;
+            if status != 409 {
+                return (status, answer);
+            }
+        }
+    };
+    let gone = timeout(PATIENCE, gone).await.unwrap();
+    assert_eq!(gone, (200, json!({"incarnations": 2, "of_each": [2]})));
+    assert_eq!(lab.http("DELETE", "/v1/clients/node-1", None).await.0, 404);
+    assert_eq!(charged(&lab, "default").await, 10_000_000, "what it was charged stays");
+    lab.running.shutdown().await.unwrap();
 }

@@ -1,14 +1,20 @@
 //! The grant stream.
 
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use http_body_util::BodyExt as _;
+use tidegate_controller::inside;
 use tidegate_proto::v1;
 use tidegate_proto::v1::client_message::Kind as Ask;
 use tidegate_proto::v1::server_message::Kind as Answer;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Code;
+use tower::ServiceExt as _;
 
-use crate::support::{Lab, Node, PATIENCE, charged, entry, report};
+use crate::support::{Lab, MemoryStore, Node, PATIENCE, charged, entry, group, report, started};
 
 fn status(entry: &v1::GrantEntry) -> v1::GrantStatus {
     v1::GrantStatus::try_from(entry.status).unwrap()
@@ -255,4 +261,100 @@ async fn a_stream_that_its_node_closes_is_over() {
     drop(asks);
     assert!(timeout(PATIENCE, answers.message()).await.unwrap().unwrap().is_none());
     assert_eq!(lab.running.service().status().clients, 0);
+}
+
+#[tokio::test]
+async fn a_second_hello_ends_the_stream_and_not_the_node() {
+    let lab = Lab::start().await;
+    let mut node = Node::connect(&lab, "node", 1).await.unwrap();
+    node.send(Some(Ask::Hello(v1::Hello { client_id: "other".into(), ..v1::Hello::default() }))).await;
+    let refused = node.next().await.unwrap_err();
+    assert_eq!((refused.code(), refused.message()), (Code::InvalidArgument, "a session has one hello only"));
+    assert!(Node::connect(&lab, "node", 1).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_goodbye_with_more_reports_than_a_message_may_have_is_refused_and_counts_nothing() {
+    let lab = Lab::start().await;
+    lab.group("web", "1000").await;
+    let mut node = Node::connect(&lab, "node", 1).await.unwrap();
+    let most = usize::try_from(node.welcome.max_entries).unwrap();
+    let reports = vec![report("web", 0, 5); most + 1];
+    node.send(Some(Ask::Goodbye(v1::Goodbye { seq: 1, reports }))).await;
+    let refused = node.next().await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    assert!(refused.message().starts_with(&format!("reports: {} are too many", most + 1)), "{refused}");
+    assert_eq!(charged(&lab, "web").await, 0);
+}
+
+#[tokio::test]
+async fn what_a_node_says_of_itself_is_shown_as_it_said_it() {
+    let lab = Lab::start().await;
+    let mut node = Node::connect(&lab, "node", 1).await.unwrap();
+    let said = v1::NodeStats { process_cpu_ns: 11, metered_cpu_ns: 7, resident_bytes: 5 };
+    node.renew_as(v1::Renew { node: Some(said), ..v1::Renew::default() }).await.unwrap();
+    let clients =
+        lab.admin().await.list_clients(v1::ListClientsRequest {}).await.unwrap().into_inner().clients;
+    assert_eq!(clients[0].node, Some(said));
+}
+
+#[tokio::test]
+async fn a_lease_without_a_limit_and_a_rate_that_warms_up_are_listed_as_such() {
+    let lab = Lab::start().await;
+    let cold = v1::Group { policy: "warm_up(10s, 4)".into(), ..group("cold", "1000") };
+    let request = v1::CreateGroupRequest { group: Some(cold), if_not_exists: false };
+    lab.admin().await.create_group(request).await.unwrap();
+    lab.group("web", "1000").await;
+    let mut node = Node::connect(&lab, "node", 1).await.unwrap();
+    let asks = ["cold", "default", "web"].map(|name| entry(name, 10)).to_vec();
+    node.renew(asks, Vec::new()).await.unwrap();
+    let listed = async |group: &str| {
+        let request = v1::ListLeasesRequest { group: group.to_owned() };
+        lab.admin().await.list_leases(request).await.unwrap().into_inner()
+    };
+    let default = listed("default").await.leases.remove(0);
+    assert_eq!((default.rate.as_str(), default.committed.as_str()), ("unlimited", "unlimited"));
+    let web = listed("web").await;
+    assert!(web.leases[0].rate.parse::<f64>().is_ok() && web.groups[0].warmth.is_none(), "{web:?}");
+    // A group begins cold, at a part of its rate.
+    let warmth = listed("cold").await.groups.remove(0).warmth.unwrap();
+    let rate: f64 = warmth.rate.parse().unwrap();
+    assert!((250.0..500.0).contains(&rate) && warmth.warm_ppm < 200_000, "{warmth:?}");
+}
+
+#[tokio::test]
+async fn a_node_is_told_what_its_group_falls_back_to() {
+    use v1::fallback::Kind;
+    let lab = Lab::start().await;
+    let mut node = Node::connect(&lab, "node", 1).await.unwrap();
+    for (name, fallback, told) in [
+        ("stops", "stop", Kind::Rate(0)),
+        ("slows", "7.5", Kind::Rate(7_500_000)),
+        ("goes-on", "unlimited", Kind::Unlimited(true)),
+    ] {
+        let made = v1::Group { fallback: fallback.into(), ..group(name, "1000") };
+        let request = v1::CreateGroupRequest { group: Some(made), if_not_exists: false };
+        lab.admin().await.create_group(request).await.unwrap();
+        let granted = node.renew(vec![entry(name, 10)], Vec::new()).await.unwrap();
+        assert_eq!(granted.entries[0].fallback, Some(v1::Fallback { kind: Some(told) }), "{name}");
+    }
+}
+
+/// It would hold a stream of the listener for as long as its connection lasts.
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_says_no_hello_is_over_in_time() {
+    let service = Arc::new(started(&Arc::new(MemoryStore::default()), &Arc::default()));
+    let (_stop, stopped) = watch::channel(false);
+    let silent = tokio_stream::pending::<Result<axum::body::Bytes, Infallible>>();
+    let request = http::Request::post("http://localhost/tidegate.v1.Grants/Session")
+        .header("content-type", "application/grpc")
+        .body(axum::body::Body::from_stream(silent))
+        .unwrap();
+    let answer = inside::grpc(&service, stopped).oneshot(request).await.unwrap();
+    let said = answer.into_body().collect().await.unwrap();
+    let trailers = said.trailers().unwrap();
+    let code = trailers["grpc-status"].to_str().unwrap().parse::<i32>().unwrap();
+    assert_eq!(Code::from(code), Code::DeadlineExceeded);
+    assert!(trailers["grpc-message"].to_str().unwrap().starts_with("no%20hello%20within"), "{trailers:?}");
+    assert_eq!(service.status().clients, 0);
 }

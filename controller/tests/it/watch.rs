@@ -310,3 +310,26 @@ async fn a_snapshot_without_bindings_has_the_cost_tables() {
     assert!(whole.cost_tables.unwrap().active.is_some());
     lab.running.shutdown().await.unwrap();
 }
+
+/// Nodes price what they run by the tables that they were told last.
+#[tokio::test]
+async fn a_watcher_is_told_of_other_prices() {
+    let lab = Lab::start().await;
+    let mut events = watch(&lab, 0).await;
+    let (before, Kind::Snapshot(whole)) = next(&mut events).await else { panic!("a snapshot was expected") };
+    let mut table = whole.cost_tables.unwrap().active.unwrap();
+    (table.name, table.version) = ("dearer".to_owned(), 1);
+    for role in ["shadow", "active"] {
+        let request = v1::PutCostTableRequest { table: Some(table.clone()), role: role.to_owned() };
+        lab.admin().await.put_cost_table(request).await.unwrap();
+    }
+    let (first, Kind::CostTables(tables)) = next(&mut events).await else { panic!("tables were expected") };
+    assert_eq!(
+        (tables.shadow.as_ref(), tables.active.map(|active| active.name == "dearer")),
+        (Some(&table), Some(false))
+    );
+    let (second, Kind::CostTables(tables)) = next(&mut events).await else { panic!("tables were expected") };
+    assert_eq!(tables.active, Some(table));
+    assert!(before < first && first < second, "{before} {first} {second}");
+    lab.running.shutdown().await.unwrap();
+}
