@@ -319,12 +319,6 @@ impl Running {
             tracing::warn!("streams did not end within {DRAIN_WITHIN}");
         }
     }
-
-    /// Serves until `signal` is ready, then stops cleanly.
-    pub async fn run_until(self, signal: impl Future<Output = ()>) -> Result<(), StopError> {
-        signal.await;
-        self.shutdown().await
-    }
 }
 
 impl Drop for Running {
