@@ -3,13 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use tidegate_controller::audit::Actor;
 use tidegate_controller::check::{Checked, check};
 use tidegate_controller::restore::{CopyError, Over, backup, restore};
 use tidegate_controller::store::records::{META_EPOCH, META_FORMAT};
 use tidegate_controller::store::{RedbStore, Store as _, StoreError, Table, Write};
+use tidegate_core::group::GroupId;
 use tidegate_proto::v1;
 
-use crate::support::{Lab, Node, report, store_path};
+use crate::support::{Lab, Node, entry, group, report, store_path};
 
 /// A folder with the store of a controller that was used and stopped uncleanly.
 async fn used() -> tempfile::TempDir {
@@ -106,6 +108,129 @@ async fn every_damage_is_named_by_its_place() {
     RedbStore::open(&path).unwrap().commit(&[Write::Delete(Table::Clients, client)]).unwrap();
     let lost = said(&check(&path).unwrap());
     assert!(lost.contains("ledger ") && lost.contains("retired ") && lost.contains("is missing"), "{lost}");
+}
+
+/// A folder with a store that has rows in tables of which few stores have any.
+async fn full() -> tempfile::TempDir {
+    let lab = Lab::start().await;
+    let web = v1::Group {
+        quota: "1000 per day".into(),
+        fallback: "7".into(),
+        fallback_total: "14".into(),
+        ..group("web", "1000")
+    };
+    let request = v1::CreateGroupRequest { group: Some(web.clone()), if_not_exists: false };
+    lab.admin().await.create_group(request).await.unwrap();
+    let (service, actor) = (lab.running.service(), Actor::new(None, "test"));
+    let proposed = v1::Group { ru_per_sec: "5".into(), ..web };
+    service.definitions().put_proposal(&actor, &proposed, &["ru_per_sec".to_owned()], 0).unwrap();
+    let watch = v1::Watch {
+        group: "web".into(),
+        r#match: "similar".into(),
+        digest: "00000000000000ab".into(),
+        action: "switch_group".into(),
+        switch_group: "default".into(),
+        ..v1::Watch::default()
+    };
+    service.statements().add_watch(&actor, &watch).unwrap();
+    let wish = v1::CreateTokenRequest { name: "ann".into(), role: "viewer".into(), ..Default::default() };
+    service.tokens().create(&actor, &wish).unwrap();
+    let mut node = Node::connect(&lab, "node", 1).await.unwrap();
+    node.renew(vec![entry("web", 10)], Vec::new()).await.unwrap();
+    node.report(vec![report("web", 1, 5)]).await;
+    let Lab { folder, running } = lab;
+    running.abort().await;
+    folder
+}
+
+/// The first row of a table.
+fn first(path: &Path, table: Table) -> (Vec<u8>, Vec<u8>) {
+    let mut row = None;
+    let mut visit = |key: &[u8], value: &[u8]| {
+        row = Some((key.to_vec(), value.to_vec()));
+        Ok(std::ops::ControlFlow::Break(()))
+    };
+    RedbStore::open(path).unwrap().scan(table, &[], &mut visit).unwrap();
+    row.unwrap_or_else(|| panic!("{} has no row", table.name()))
+}
+
+/// What a check says of a copy with this row beside the others.
+fn with(folder: &tempfile::TempDir, write: &Write) -> Checked {
+    let path = copy(folder);
+    RedbStore::open(&path).unwrap().commit(std::slice::from_ref(write)).unwrap();
+    check(&path).unwrap()
+}
+
+#[tokio::test]
+async fn a_row_under_the_key_of_another_or_of_another_shape_is_named() {
+    let folder = full().await;
+    let whole = check(&copy(&folder)).unwrap();
+    assert!(whole.is_whole() && whole.leftover == 0, "{}", said(&whole));
+    let (number, default) = (99_u64.to_be_bytes(), GroupId::DEFAULT.0.to_be_bytes());
+    let pair = [number.as_slice(), &default].concat();
+    for (table, key, expected) in [
+        (Table::Groups, &[0, 0, 0, 0][..], "has the key of another"),
+        (Table::CostTables, b"x", "has the key of another"),
+        (Table::Watches, &number, "watch 1 has the key of another"),
+        (Table::Tokens, &number, "token 1 has the key of another"),
+        (Table::Proposals, &default, "that of web has the key of another"),
+    ] {
+        let (own, row) = first(&copy(&folder), table);
+        assert_ne!(own, key);
+        let row = if table == Table::Groups { web_of(&copy(&folder)) } else { row };
+        let checked = with(&folder, &put(table, key, &row));
+        let damage = said(&checked);
+        assert!(damage.starts_with(&format!("{} ", table.name())) && damage.contains(expected), "{damage}");
+    }
+    for (table, key, value, expected) in [
+        (Table::Watches, &number[..], &b"{}"[..], "match"),
+        (Table::Runaways, &number, b"{}", "runaways 0000000000000063: "),
+        (Table::Tokens, &number, b"{}", "tokens 0000000000000063: "),
+        (Table::Quotas, &default, &[9], "quotas 00000001: "),
+        (Table::Proposals, &default, b"{}", "proposals 00000001: "),
+        (Table::Parts, &pair, b"x", "a number was expected"),
+        (Table::PastMinutes, &pair, &[9], "its version is not known"),
+        (Table::PastMinutes, &number, &[9], "past_minutes 0000000000000063: "),
+        (Table::Quotas, b"x", &[9], "quotas x: "),
+    ] {
+        let damage = said(&with(&folder, &put(table, key, value)));
+        assert!(damage.contains(expected), "{}: {damage}", table.name());
+    }
+}
+
+/// The row of the group web, which is not the first.
+fn web_of(path: &Path) -> Vec<u8> {
+    let mut found = Vec::new();
+    let mut visit = |_: &[u8], value: &[u8]| {
+        if value.windows(5).any(|part| part == b"\"web\"") {
+            found = value.to_vec();
+        }
+        Ok(std::ops::ControlFlow::Continue(()))
+    };
+    RedbStore::open(path).unwrap().scan(Table::Groups, &[], &mut visit).unwrap();
+    found
+}
+
+/// What a group leaves behind that an earlier build deleted is no damage: the controller passes over it.
+#[tokio::test]
+async fn rows_of_groups_that_are_gone_are_counted_and_are_no_damage() {
+    let folder = full().await;
+    let gone = 77_u32.to_be_bytes();
+    let (client, _) = first(&copy(&folder), Table::Clients);
+    let watch = String::from_utf8(first(&copy(&folder), Table::Watches).1).unwrap();
+    let mut left = Vec::new();
+    for table in [Table::Proposals, Table::Quotas] {
+        left.push(put(table, &gone, &first(&copy(&folder), table).1));
+    }
+    left.push(put(Table::Parts, &[client.as_slice(), &gone].concat(), b"7"));
+    for (name, other) in [("\"web\"", "\"gone\""), ("\"default\"", "\"gone\"")] {
+        assert!(watch.contains(name), "{watch}");
+        left.push(put(Table::Watches, &1_u64.to_be_bytes(), watch.replace(name, other).as_bytes()));
+    }
+    for write in left {
+        let checked = with(&folder, &write);
+        assert!(checked.is_whole() && checked.leftover == 1, "{write:?}: {}", said(&checked));
+    }
 }
 
 fn store_of_clients(path: &Path) -> Vec<u8> {
