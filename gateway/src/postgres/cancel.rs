@@ -29,6 +29,8 @@ pub(crate) struct Cancels(Mutex<HashMap<Key, Arc<Request>, RandomState>>);
 #[derive(Debug, Default)]
 pub(super) struct Request {
     wanted: AtomicBool,
+    /// The server has acted on it.
+    done: AtomicBool,
     waker: Mutex<Option<Waker>>,
 }
 
@@ -43,9 +45,18 @@ impl Cancels {
 
     /// Passes the request to the session of this key, if it is one of this gateway.
     pub(super) fn tell(&self, key: &Key) {
+        self.mark(key, |request| &request.wanted);
+    }
+
+    /// The server has acted on the request.
+    pub(super) fn done(&self, key: &Key) {
+        self.mark(key, |request| &request.done);
+    }
+
+    fn mark(&self, key: &Key, what: impl FnOnce(&Request) -> &AtomicBool) {
         let found = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned();
         if let Some(request) = found {
-            request.wanted.store(true, Ordering::Release);
+            what(&request).store(true, Ordering::Release);
             let waker = request.waker.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(waker) = waker {
                 waker.wake();
@@ -61,9 +72,16 @@ impl Request {
         self.wanted.swap(false, Ordering::AcqRel)
     }
 
+    /// The same for one that the server has acted on.
+    pub(super) fn poll_done(&self, cx: &Context<'_>) -> bool {
+        *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(cx.waker().clone());
+        self.done.swap(false, Ordering::AcqRel)
+    }
+
     /// Forgets a request that came too early.
     pub(super) fn forget(&self) {
         self.wanted.store(false, Ordering::Release);
+        self.done.store(false, Ordering::Release);
     }
 }
 
@@ -119,12 +137,17 @@ mod tests {
         cancels.tell(&key(7));
         assert_eq!(poll(&request), (true, 1));
         assert_eq!(poll(&request), (false, 1));
+        cancels.done(&key(7));
+        assert_eq!(poll(&request), (false, 2), "that the server has acted on it is another matter");
+        assert!(request.poll_done(&cx) && !request.poll_done(&cx));
         cancels.tell(&key(7));
+        cancels.done(&key(7));
         request.forget();
-        assert_eq!(poll(&request), (false, 2), "it came too early");
+        assert_eq!(poll(&request), (false, 3), "it came too early");
+        assert!(!request.poll_done(&cx));
         cancels.leave(&key(7));
         cancels.tell(&key(7));
-        assert_eq!(poll(&request), (false, 2));
+        assert_eq!(poll(&request), (false, 3));
         assert_eq!(Arc::strong_count(&request), 1, "nothing is kept of it");
     }
 

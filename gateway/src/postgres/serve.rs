@@ -89,10 +89,14 @@ pub(crate) async fn serve(
         }
         Opening::Cancel(key) => {
             shared.cancels.tell(&key);
-            if let Err(error) = Arc::clone(&shared).cancel(key).await
-                && let Some(left_out) = shared.listening.complaints.told(client_address.ip(), Kind::Control)
-            {
-                tracing::warn!(%error, left_out, "a request to cancel did not reach the server");
+            match Arc::clone(&shared).cancel(key.clone()).await {
+                Ok(()) => shared.cancels.done(&key),
+                Err(error) => {
+                    let left_out = shared.listening.complaints.told(client_address.ip(), Kind::Control);
+                    if let Some(left_out) = left_out {
+                        tracing::warn!(%error, left_out, "a request to cancel did not reach the server");
+                    }
+                }
             }
             client.end(&[]).await;
         }

@@ -100,13 +100,16 @@ pub(crate) trait Protocol: Sized {
     /// The admitted statement that the server comes to first, and how far it has come if the server is at it.
     fn running(&mut self) -> Option<(&mut Running, Option<Progress>)>;
 
-    /// Whether the client has asked to cancel the statement that waits for its payer or for admission, or whose result is
-    /// held.
+    /// Whether the client has asked to cancel the statement that waits for its payer or for admission.
     fn poll_cancelled(&mut self, _: &Context<'_>) -> bool {
         false
     }
     /// A request that came before the next statement is not about it.
     fn forget_cancelled(&mut self) {}
+    /// Whether the server has acted on the client's request to cancel the statement that it is at.
+    fn poll_interrupted(&mut self, _: &Context<'_>) -> bool {
+        false
+    }
     /// The client gets this error when the server has interrupted what it is at. False when the server cannot be asked
     /// to.
     fn kill(&mut self, shared: &Self::Shared, denied: &Denied) -> bool;

@@ -49,17 +49,18 @@ impl<P: Protocol> Session<P> {
             moved = true;
             self.look(due);
         }
-        moved |= self.poll_cancelled(cx);
+        moved |= self.poll_interrupted(cx);
         if let (Some((running, _)), Some(backend)) = (self.protocol.running(), &mut self.backend) {
             backend.poll(cx, running.began());
         }
         moved
     }
 
-    /// Lets a result go on that is held for its group's debt when its client asks to cancel the statement: the server's
-    /// word of that is behind what is held. True when it does.
-    fn poll_cancelled(&mut self, cx: &Context<'_>) -> bool {
-        if !self.pace.is_held_for_debt() || !self.protocol.poll_cancelled(cx) {
+    /// Lets a result go on that is held for its group's debt when its client has cancelled the statement: the server's
+    /// word of that is behind what is held. Not before the server has acted on the request, or more comes behind what
+    /// is held than may pass. True when it goes on.
+    fn poll_interrupted(&mut self, cx: &Context<'_>) -> bool {
+        if !self.pace.is_held_for_debt() || !self.protocol.poll_interrupted(cx) {
             return false;
         }
         let Some((_, Some(progress))) = self.protocol.running() else { return false };

@@ -175,6 +175,10 @@ impl Protocol for Postgres {
         self.wanted_cancel.forget();
     }
 
+    fn poll_interrupted(&mut self, cx: &Context<'_>) -> bool {
+        self.wanted_cancel.poll_done(cx)
+    }
+
     fn kill(&mut self, _: &Shared, denied: &Denied) -> bool {
         // A server that gave no key takes no request.
         let can_be_asked = self.machine.key().is_some();
