@@ -3,12 +3,14 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 
 mod contract;
+mod relay;
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use relay::Relay;
 use tidegate_consensus::etcd::{Etcd, Written};
 use tidegate_consensus::{Consensus, ConsensusError, Guard, Outcome, Page, Step, Transaction};
 use tidegate_test_servers as servers;
@@ -270,6 +272,27 @@ fn a_member_of_another_cluster_is_asked_for_nothing() {
 }
 
 #[test]
+fn a_member_of_another_cluster_at_an_address_that_is_known_is_asked_for_nothing() {
+    let clusters = [(); 2].map(|()| servers::Etcd::start(1, &[]).unwrap());
+    let [first, second] = clusters.each_ref().map(|cluster| cluster.endpoints().remove(0));
+    let relay = Relay::to(&first);
+    let store = connect(of(vec![relay.endpoint()]));
+    once(&store, "k1");
+    relay.turn_to(&second);
+    let said = unknown(store.transact(&put("k2", b"v"), WITHIN));
+    assert!(said.contains("name members of one cluster") && said.contains(&relay.endpoint()), "{said}");
+    assert_eq!(keys(&connect(of(vec![second]))), [""; 0]);
+    // A connection that ended costs no call.
+    relay.turn_to(&first);
+    assert_eq!(keys(&store), ["k1"]);
+    relay.turn_to(&first);
+    store.transact(&put("k3", b"v"), WITHIN).unwrap();
+    relay.turn_to(&first);
+    let rows = page(&store, WITHIN).unwrap().rows;
+    assert_eq!(rows.iter().map(|row| &*row.key).collect::<Vec<_>>(), [b"k1", b"k3"]);
+}
+
+#[test]
 fn members_are_known_by_their_authority_and_may_ask_for_a_certificate() {
     let (own, foreign) = ("IP:127.0.0.1", Certificates::new("IP:127.0.0.1").unwrap());
     let certificates = Certificates::new(own).unwrap();
@@ -322,6 +345,34 @@ fn a_user_is_known_by_the_password_in_the_file_and_may_do_what_etcd_says() {
     assert!(shown.contains("127.0.0.1") && !shown.contains("s3cret"), "{shown}");
     let said = refused(page(&connect(of(server.endpoints())), WITHIN));
     assert!(said.contains("user name is empty"), "{said}");
+}
+
+#[test]
+fn callers_whose_token_has_ended_share_one_login() {
+    const CALLERS: usize = 16;
+    let server = servers::Etcd::start(1, &["--bcrypt-cost", "4"]).unwrap();
+    turn_authentication_on(&server);
+    let folder = tempfile::tempdir().unwrap();
+    let password_file = Some(file(folder.path(), "s3cret"));
+    let written = Written { user: Some("tidegate".to_owned()), password_file, ..of(server.endpoints()) };
+    let store = connect(written);
+    once(&store, "k1");
+    let root = server.call("auth/authenticate", "{\"name\":\"root\",\"password\":\"r00t\"}", None).unwrap();
+    let token = root.split('"').skip_while(|part| *part != "token").nth(2).unwrap();
+    let change = "{\"name\":\"tidegate\",\"password\":\"s3cret-2\"}";
+    server.call("auth/user/changepw", change, Some(token)).unwrap();
+    file(folder.path(), "s3cret-2");
+    let logins = || server.answered(0, "Authenticate").unwrap();
+    let (before, together) = (logins(), std::sync::Barrier::new(CALLERS));
+    std::thread::scope(|scope| {
+        for _ in 0..CALLERS {
+            scope.spawn(|| {
+                together.wait();
+                assert_eq!(page(&store, WITHIN).unwrap().rows.len(), 1);
+            });
+        }
+    });
+    assert_eq!(logins() - before, 1);
 }
 
 #[test]

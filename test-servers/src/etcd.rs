@@ -214,6 +214,21 @@ impl Etcd {
         })
     }
 
+    /// How many calls of a name, such as `Authenticate`, a member has answered without an error.
+    ///
+    /// # Errors
+    /// It does not answer, or knows no such call.
+    pub fn answered(&self, index: usize, call: &str) -> Result<u64, ServerError> {
+        let pages = get(self.member(index)?.pages, "/metrics").map_err(io_error("read etcd's metrics"))?;
+        let begin = format!("grpc_server_handled_total{{grpc_code=\"OK\",grpc_method=\"{call}\"");
+        let line = pages.lines().find(|line| line.starts_with(&begin));
+        let count = line.and_then(|line| line.rsplit(' ').next()?.parse().ok());
+        count.ok_or_else(|| ServerError::Failed {
+            what: "etcd".to_owned(),
+            said: format!("no count of {call}"),
+        })
+    }
+
     /// The process of each member; 0 where none runs.
     #[must_use]
     pub fn pids(&self) -> Vec<u32> {

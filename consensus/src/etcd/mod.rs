@@ -12,6 +12,7 @@
 
 mod fault;
 mod message;
+mod once;
 mod session;
 mod settings;
 mod wire;

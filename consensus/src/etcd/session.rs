@@ -1,15 +1,16 @@
 //! One call to a member of a cluster: a connection, a login, and one answer.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tidegate_tls::{Dial, root_cause};
-use tokio::sync::{Mutex, OnceCell};
+use tokio::sync::Mutex;
 use tonic::metadata::{Ascii, AsciiMetadataValue, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
 use super::fault::{Fault, is_stale};
+use super::once::{Once, is_unsent};
 use super::settings::{EtcdSettings, Login, password};
 use super::wire::{Ask, AuthenticateRequest, ResponseHeader, StatusRequest};
 
@@ -30,10 +31,10 @@ pub(super) struct Cluster {
 /// A member whose turn it is, and the connection to it once there is one.
 pub(super) struct Turn {
     pub(super) member: usize,
-    session: OnceCell<Session>,
+    session: Mutex<Option<Arc<Session>>>,
 }
 
-/// A connection.
+/// A connection, until it ends.
 struct Session {
     channel: Channel,
     dial: Dial,
@@ -43,7 +44,7 @@ struct Session {
 
 impl Turn {
     pub(super) fn of(member: usize) -> Self {
-        Self { member, session: OnceCell::new() }
+        Self { member, session: Mutex::new(None) }
     }
 }
 
@@ -82,21 +83,46 @@ impl Cluster {
         self.settings.members.get(member).map(ToString::to_string).unwrap_or_default()
     }
 
-    /// Asks a member once. One that does not take the token is shown a new one: it has done nothing until then.
+    /// Asks a member once. What was not sent, because the connection had ended, is sent over another one.
     pub(super) async fn ask<Q: Ask>(&self, turn: &Turn, question: Q) -> Result<Q::Answer, Fault> {
-        let session = turn.session.get_or_try_init(|| self.connect(turn.member)).await?;
+        let mut session = self.session(turn, None).await?;
+        let mut answer = self.shown(&session, question.clone()).await?;
+        if answer.as_ref().is_err_and(is_unsent) {
+            session = self.session(turn, Some(&session)).await?;
+            answer = self.shown(&session, question).await?;
+        }
+        let answer = answer.map_err(|status| session.fault(&status))?;
+        self.check(Q::header(&answer))?;
+        Ok(answer)
+    }
+
+    /// The connection to a member: one of its own for the first caller, and for the first who finds that it has ended.
+    async fn session(&self, turn: &Turn, ended: Option<&Arc<Session>>) -> Result<Arc<Session>, Fault> {
+        let mut held = turn.session.lock().await;
+        let open = held.as_ref().filter(|session| !ended.is_some_and(|ended| Arc::ptr_eq(ended, session)));
+        if let Some(session) = open {
+            return Ok(Arc::clone(session));
+        }
+        let session = Arc::new(self.connect(turn.member).await?);
+        *held = Some(Arc::clone(&session));
+        Ok(session)
+    }
+
+    /// Asks with the token. A member that does not take it is shown a new one: it has done nothing until then.
+    async fn shown<Q: Ask>(
+        &self,
+        session: &Session,
+        question: Q,
+    ) -> Result<Result<Q::Answer, Status>, Fault> {
         let token = session.token.lock().await.clone();
         let again = token.as_ref().map(|token| (token, question.clone()));
-        let answer = match (session.ask(question, token.as_ref()).await, again) {
+        Ok(match (session.ask(question, token.as_ref()).await, again) {
             (Err(status), Some((stale, again))) if is_stale(&status) => {
                 let token = self.renewed(session, stale).await?;
                 session.ask(again, token.as_ref()).await
             }
             (answer, _) => answer,
-        };
-        let answer = answer.map_err(|status| session.fault(&status))?;
-        self.check(Q::header(&answer))?;
-        Ok(answer)
+        })
     }
 
     /// Connects to a member, and looks whose it is before it is asked to do anything. With users, the login says it: how
@@ -106,7 +132,7 @@ impl Cluster {
         let dial = Dial::new(self.settings.files.clone(), CONNECT_WITHIN);
         let endpoint = Endpoint::from_shared(self.name(member)).map_err(lost)?;
         let endpoint = endpoint.connect_timeout(CONNECT_WITHIN);
-        let channel = endpoint.connect_with_connector(dial.clone()).await.map_err(lost)?;
+        let channel = endpoint.connect_with_connector(Once::new(dial.clone())).await.map_err(lost)?;
         let session = Session { channel, dial, token: Mutex::new(None) };
         if let Some(login) = &self.settings.login {
             let token = self.log_in(&session, login).await?;
