@@ -1,7 +1,7 @@
 //! What a file of a controller has that a log lacks which was set back.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use tidegate_core::group::GroupId;
 use tidegate_core::units::RuTotal;
@@ -13,6 +13,8 @@ use crate::store::{Store, StoreError, Table, each};
 
 /// Changes, and groups, that are listed: a screen or two. The file has all of them.
 const LISTED: usize = 50;
+/// Entries that are compared at a time: some hundred kilobytes, and a hundredth of what a call for each would take.
+const COMPARED: usize = 256;
 
 /// What is lost with a log that was set back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,19 +55,7 @@ impl Lost {
 /// others with the same ids.
 fn changes(file: &dyn Store, log: &dyn Store) -> Result<(u64, Vec<AuditEntry>), StoreError> {
     let (next, end) = (Audit::load(log)?.next_id(), Audit::load(file)?.next_id());
-    let mut first = next.min(end);
-    file.scan(Table::Audit, &u64_key(0), &mut |key, value| {
-        let id = u64_of(Table::Audit, key)?;
-        if id >= first {
-            return Ok(ControlFlow::Break(()));
-        }
-        // The log has none that are too old.
-        let ours = log.get(Table::Audit, &[key.to_vec()])?.into_iter().next().flatten();
-        if ours.is_some_and(|ours| ours != value) {
-            first = id;
-        }
-        Ok(ControlFlow::Continue(()))
-    })?;
+    let first = parted(file, log, next.min(end))?;
     let count = end.saturating_sub(first);
     let from = end.saturating_sub(count.min(LISTED as u64));
     let mut newest = Vec::new();
@@ -75,6 +65,39 @@ fn changes(file: &dyn Store, log: &dyn Store) -> Result<(u64, Vec<AuditEntry>), 
     })?;
     newest.reverse();
     Ok((count, newest))
+}
+
+/// The first entry before `end` that is another one in the log, or `end`.
+fn parted(file: &dyn Store, log: &dyn Store, end: u64) -> Result<u64, StoreError> {
+    let mut from = 0;
+    loop {
+        let theirs = entries(file, from..end)?;
+        let keys: Vec<_> = theirs.iter().map(|(id, _)| u64_key(*id)).collect();
+        let ours = log.get(Table::Audit, &keys)?;
+        // The log has none that are too old.
+        let differs =
+            |theirs: &[u8], ours: &Option<Vec<u8>>| ours.as_ref().is_some_and(|ours| ours != theirs);
+        let other = theirs.iter().zip(&ours).find(|((_, theirs), ours)| differs(theirs, ours));
+        match (other, theirs.last()) {
+            (Some(((id, _), _)), _) => return Ok(*id),
+            (None, Some((last, _))) => from = last + 1,
+            (None, None) => return Ok(end),
+        }
+    }
+}
+
+/// Entries with these ids, as many as are compared at a time.
+fn entries(store: &dyn Store, ids: Range<u64>) -> Result<Vec<(u64, Vec<u8>)>, StoreError> {
+    let mut entries = Vec::new();
+    store.scan(Table::Audit, &u64_key(ids.start), &mut |key, value| {
+        let id = u64_of(Table::Audit, key)?;
+        if id >= ids.end || entries.len() == COMPARED {
+            return Ok(ControlFlow::Break(()));
+        }
+        entries.push((id, value.to_vec()));
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(entries)
 }
 
 /// RU of each group.
@@ -95,6 +118,8 @@ fn counted(store: &dyn Store) -> Result<BTreeMap<GroupId, RuTotal>, StoreError> 
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
     use tidegate_core::group::ClientId;
     use tidegate_core::units::Ru;
     use tidegate_core::usage::{Consumption, RuParts, Total};
@@ -103,7 +128,62 @@ mod tests {
     use super::*;
     use crate::definitions::definition::Definition;
     use crate::store::records::{consumption_bytes, group_key, group_row, ledger_key, put_json};
-    use crate::store::{RedbStore, Write};
+    use crate::store::{RedbStore, Visit, VisitAll, Write};
+
+    /// A store that counts how often it is asked for rows.
+    struct Asked(RedbStore, AtomicUsize);
+
+    impl Store for Asked {
+        fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
+            self.0.commit(batch)
+        }
+
+        fn scan(&self, table: Table, from: &[u8], visit: &mut Visit<'_>) -> Result<(), StoreError> {
+            self.1.fetch_add(1, Relaxed);
+            self.0.scan(table, from, visit)
+        }
+
+        fn get(&self, table: Table, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+            self.1.fetch_add(1, Relaxed);
+            self.0.get(table, keys)
+        }
+
+        fn copy(&self, visit: &mut VisitAll<'_>) -> Result<(), StoreError> {
+            self.0.copy(visit)
+        }
+
+        fn seal(&self) -> Result<String, StoreError> {
+            self.0.seal()
+        }
+
+        fn break_seal(&self) -> Result<Option<String>, StoreError> {
+            self.0.break_seal()
+        }
+    }
+
+    #[test]
+    fn changes_are_lost_from_the_first_one_that_the_log_has_otherwise_and_are_compared_many_at_a_time() {
+        const LAST: u64 = 3 * COMPARED as u64;
+        let folder = tempfile::tempdir().unwrap();
+        let open = |name: &str| RedbStore::open(&folder.path().join(name)).unwrap();
+        let (file, log) = (open("file"), Asked(open("log"), AtomicUsize::new(0)));
+        let entry = |id: u64, action: &str| {
+            let entry = AuditEntry { id, action: action.to_owned(), ..AuditEntry::default() };
+            put_json(Table::Audit, u64_key(id), &entry).unwrap()
+        };
+        let lost = || changes(&file, &log).unwrap().0;
+        assert_eq!(lost(), 0);
+        file.commit(&(1..=LAST).map(|id| entry(id, "change")).collect::<Vec<_>>()).unwrap();
+        // The log has removed the oldest, and went on behind the last of the file.
+        log.commit(&(9..=LAST + 5).map(|id| entry(id, "change")).collect::<Vec<_>>()).unwrap();
+        log.1.store(0, Relaxed);
+        assert_eq!(lost(), 0);
+        assert!(log.1.load(Relaxed) < 10, "{} calls for {LAST} entries", log.1.load(Relaxed));
+        for first in [LAST, LAST - 1, COMPARED as u64 + 1, COMPARED as u64, COMPARED as u64 - 1, 9] {
+            log.commit(&[entry(first, "another change")]).unwrap();
+            assert_eq!(lost(), LAST + 1 - first, "{first}");
+        }
+    }
 
     fn bytes(ru: i64) -> Vec<u8> {
         let mut total = Total::default();
