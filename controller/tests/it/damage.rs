@@ -6,6 +6,7 @@ use tidegate_controller::audit::Actor;
 use tidegate_controller::clock::Clock;
 use tidegate_controller::service::{EntryIn, RenewIn, Service, ServiceConfig};
 use tidegate_controller::store::{Store, StoreError, Table, Write};
+use tidegate_core::MAX_DEPTH;
 use tidegate_core::exchange::Ask;
 use tidegate_core::units::{Rate, Span};
 
@@ -35,6 +36,9 @@ fn put(table: Table, key: &[u8], value: &[u8]) -> Write {
 fn rows_that_cannot_be_are_refused_by_table_and_reason() {
     let lease = |rate: &str| format!(r#"{{"pools":[],"leases":[[2,1,1,{rate},0,0,5]],"recovery_us":0}}"#);
     let (negative, sound) = (lease("-1"), lease("1"));
+    let warm = sound.replace("\"pools\":[]", "\"pools\":[],\"warmths\":[[2,-1]]");
+    let proposal =
+        |name: &str, field: &str| format!(r#"{{"group":{{"name":"{name}"}},"fields":["{field}"]}}"#);
     let web = br#"{"id":3,"group":{"name":"web"}}"#;
     let orphan = br#"{"id":3,"group":{"name":"a","parent":"gone"}}"#;
     let circular = br#"{"id":3,"group":{"name":"a","parent":"a"}}"#;
@@ -62,6 +66,36 @@ fn rows_that_cannot_be_are_refused_by_table_and_reason() {
             "the binding of user u has the key of another",
         ),
         (put(Table::Audit, &u64::MAX.to_be_bytes(), b"{}"), "more than was ever counted"),
+        (put(Table::Meta, b"next_group", b"4294967296"), "the next group id is out of range"),
+        (put(Table::Meta, b"proof_key", b"short"), "the proof key has a wrong length"),
+        (put(Table::Meta, b"clean", warm.as_bytes()), "a saved lease is out of range"),
+        (
+            put(Table::Meta, b"cost_roles", br#"{"active":["mine",1],"shadow":null}"#),
+            "the table that is in use is missing",
+        ),
+        (
+            put(Table::Bindings, b"\0u", br#"{"principal":{"User":"u"},"group":"?"}"#),
+            "Bindings that does not decode: ",
+        ),
+        (
+            put(Table::Bindings, b"\0u", br#"{"principal":{"User":"u"},"group":"gone"}"#),
+            "user u is bound to gone, which is missing",
+        ),
+        (put(Table::Groups, &3_u32.to_be_bytes(), br#"{"id":3,"group":{"name":"?"}}"#), "Groups that does"),
+        (put(Table::Watches, &3_u64.to_be_bytes(), br#"{"id":3,"group":"?"}"#), "Watches that does not"),
+        (put(Table::Runaways, &3_u64.to_be_bytes(), b"{}"), "Runaways that does not decode: "),
+        (
+            put(Table::Proposals, &2_u32.to_be_bytes(), proposal("web", "comment").as_bytes()),
+            r#""comment" is no field of a proposal"#,
+        ),
+        (
+            put(Table::Proposals, &2_u32.to_be_bytes(), proposal("?", "burst").as_bytes()),
+            "Proposals that does not decode: ",
+        ),
+        (
+            put(Table::Proposals, &2_u32.to_be_bytes(), proposal("default", "burst").as_bytes()),
+            "that of default has the key of another",
+        ),
     ];
     for (damage, reason) in table {
         let store = used();
@@ -69,6 +103,20 @@ fn rows_that_cannot_be_are_refused_by_table_and_reason() {
         let error = load(&store).err().unwrap_or_else(|| panic!("{damage:?} is taken")).to_string();
         assert!(error.contains(reason) && error.contains("backup"), "{damage:?}: {error}");
     }
+    // More levels than the tree may have.
+    let store = used();
+    let level = |id: u32| {
+        let parent = if id == 3 { "web".to_owned() } else { format!("g{}", id - 1) };
+        let row = format!(r#"{{"id":{id},"group":{{"name":"g{id}","parent":"{parent}"}}}}"#);
+        put(Table::Groups, &id.to_be_bytes(), row.as_bytes())
+    };
+    let levels = u32::try_from(MAX_DEPTH).unwrap();
+    store.commit(&(3..levels + 2).map(level).collect::<Vec<_>>()).unwrap();
+    assert!(load(&store).is_ok());
+    let store = used();
+    store.commit(&(3..=levels + 2).map(level).collect::<Vec<_>>()).unwrap();
+    let error = load(&store).err().unwrap().to_string();
+    assert!(error.contains("the grant engine refused a definition"), "{error}");
     // After an unclean stop the longest lease counts.
     let store = used();
     let unclean = Write::Delete(Table::Meta, b"clean".to_vec());

@@ -11,6 +11,8 @@ mod backup;
 #[cfg(test)]
 mod bookkeeping;
 #[cfg(test)]
+mod bounds;
+#[cfg(test)]
 mod bundles;
 #[cfg(test)]
 mod certificates;
@@ -80,6 +82,8 @@ mod over_rest;
 mod pages;
 #[cfg(test)]
 mod parting;
+#[cfg(test)]
+mod planned;
 #[cfg(test)]
 mod proofs;
 #[cfg(test)]
