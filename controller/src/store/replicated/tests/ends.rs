@@ -222,6 +222,24 @@ fn an_owner_that_is_deposed_while_it_makes_a_checkpoint_hears_of_it() {
 }
 
 #[test]
+fn an_owner_that_is_deposed_neither_leaves_the_log_nor_gives_it_another_word() {
+    let calls: [fn(&ReplicatedStore) -> Result<(), StoreError>; 2] =
+        [ReplicatedStore::leave, |store| store.rename().map(drop)];
+    for call in calls {
+        let model = model();
+        let store = taken(&model, &Memory::new(), "a");
+        drop(taken(&model, &Memory::new(), "b"));
+        let before = model.rows();
+        assert!(!store.is_deposed(), "it has not heard of it yet");
+        let error = call(&store).unwrap_err();
+        assert!(matches!(&error, StoreError::Deposed { by } if by.contains('b')), "{error}");
+        assert!(store.is_deposed() && !store.has_left());
+        assert!(matches!(store.commit(&ledger(b"k")), Err(StoreError::Deposed { .. })));
+        assert!(model.rows() == before, "nothing is written");
+    }
+}
+
+#[test]
 fn commits_go_on_while_a_checkpoint_is_written_and_are_not_in_it() {
     let model = model();
     let of_page = |_: &Keys, step: &Step| matches!(step, Step::Put(key, _) if key.starts_with(b"t/page/"));
