@@ -230,3 +230,6 @@ fn is_same(one: &Path, other: &Path) -> bool {
     let id = |path: &Path| fs::metadata(path).map(|data| (data.dev(), data.ino()));
     matches!((id(one), id(other)), (Ok(one), Ok(other)) if one == other)
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,6 +18,7 @@ mod operations;
 mod reports;
 mod restored;
 mod roster;
+mod secure;
 mod session;
 mod set_back;
 mod shown;

@@ -319,6 +319,40 @@ mod tests {
     }
 
     #[test]
+    fn texts_are_cut_by_characters_and_short_ones_stay() {
+        let kept = |text: String| {
+            let mut batch = Batch::new();
+            let change = Change { before: text.clone(), after: text, ..Change::default() };
+            Audit::new(1).record(&mut batch, 0, &Actor::new(None, "p"), vec![change]).unwrap();
+            let [Write::Put(_, _, value)] = &batch[..] else { panic!("{batch:?}") };
+            let entry: AuditEntry = serde_json::from_slice(value).unwrap();
+            assert_eq!(entry.before, entry.after);
+            entry.before
+        };
+        for letter in ["x", "\u{e4}", "\u{1f30a}"] {
+            let longest = letter.repeat(MAX_AUDIT_TEXT);
+            assert_eq!(kept(format!("{longest}{letter}")), longest);
+            assert_eq!(kept(longest.clone()), longest);
+        }
+    }
+
+    #[test]
+    fn what_no_controller_does_to_the_log_is_refused() {
+        let row = |id: u64| put_json(Table::Audit, u64_key(id), &AuditEntry::default()).unwrap();
+        let mut audit = Audit::new(1);
+        audit.change(&[row(1), row(2), Write::DeleteBelow(Table::Audit, u64_key(2))]).unwrap();
+        assert_eq!(audit.next_id(), 3);
+        let refused = |audit: &mut Audit, write| audit.change(&[write]).unwrap_err().to_string();
+        let one = refused(&mut audit, Write::Delete(Table::Audit, u64_key(2)));
+        assert!(one.contains("the oldest entries go together"), "{one}");
+        let again = refused(&mut audit, row(2));
+        assert!(again.contains("stored again, or after a later one"), "{again}");
+        // Rows of other tables are none of its own.
+        audit.change(&[Write::Delete(Table::Clients, u64_key(2))]).unwrap();
+        assert_eq!(audit.next_id(), 3);
+    }
+
+    #[test]
     fn entries_of_a_group_are_known_as_long_as_the_log_has_them() {
         let change = |action, subject: &str| Change { action, subject: subject.into(), ..Change::default() };
         let mut audit = Audit::new(1);

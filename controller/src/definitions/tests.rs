@@ -1,19 +1,37 @@
-//! Which groups an answer has rows of.
+//! Which groups an answer has rows of, and how many may follow.
 
 use tidegate_proto::v1;
 
 use super::*;
 use crate::clock::Clock;
 use crate::definitions::audit::Actor;
+use crate::definitions::events::WatchError;
 use crate::identity::Role;
+use crate::limits::MAX_WATCHERS;
 use crate::service::ServiceConfig;
 use crate::store::RedbStore;
+
+fn service(folder: &tempfile::TempDir) -> Service {
+    let store = Arc::new(RedbStore::open(&folder.path().join("store")).unwrap());
+    Service::load(store, ServiceConfig::default(), Clock::start()).unwrap()
+}
+
+#[test]
+fn watchers_are_bounded_and_one_that_ends_makes_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let service = service(&folder);
+    let watch = || service.definitions().subscribe(0, 0);
+    let mut all: Vec<_> = (0..MAX_WATCHERS).map(|_| watch().unwrap()).collect();
+    let error = watch().err().unwrap();
+    assert!(matches!(error, WatchError::TooMany) && error.to_string().contains("20000"), "{error}");
+    all.pop();
+    assert!(watch().is_ok());
+}
 
 #[test]
 fn a_tenant_has_rows_of_its_groups_by_whichever_of_both_lists_they_are_in() {
     let folder = tempfile::tempdir().unwrap();
-    let store = Arc::new(RedbStore::open(&folder.path().join("store")).unwrap());
-    let service = Service::load(store, ServiceConfig::default(), Clock::start()).unwrap();
+    let service = service(&folder);
     let (calls, actor) = (service.definitions(), Actor::new(None, "test"));
     for name in ["one", "two", "both", "none", "secret"] {
         let group = v1::Group { name: name.into(), ru_per_sec: "5".into(), ..v1::Group::default() };

@@ -1,5 +1,7 @@
 //! Lists of rules in parts, and the bound of those who follow them.
 
+use tidegate_proto::v1;
+
 use super::*;
 use crate::statements::testing::{Stage, similar};
 
@@ -33,4 +35,23 @@ fn those_who_follow_are_bounded_and_one_that_ends_makes_room() {
     assert!(matches!(stage.calls().follow_rules(), Err(WatchError::TooMany)));
     all.pop();
     assert!(stage.calls().follow_rules().is_ok());
+}
+
+#[test]
+fn a_watch_is_told_until_it_ends() {
+    let stage = Stage::new();
+    let now = stage.service.clock().unix_ms();
+    stage.put(1, v1::Watch { end_unix_ms: now + 5_000, ..similar("default", 1) });
+    stage.put(2, similar("default", 2));
+    stage.put(3, v1::Watch { end_unix_ms: now + 9_000, ..similar("default", 3) });
+    let told = || -> Vec<u64> {
+        stage.calls().rules(Told::default(), 8).watches.iter().map(|watch| watch.id).collect()
+    };
+    stage.pass_ms(4_999);
+    assert_eq!(told(), [1, 2, 3]);
+    // Before anything has looked for those that are over.
+    stage.pass_ms(1);
+    assert_eq!(told(), [2, 3]);
+    stage.pass_ms(4_000);
+    assert_eq!(told(), [2]);
 }
