@@ -1,5 +1,5 @@
-//! A connector for one connection. A channel connects again by itself when its connection has ended; what has the address
-//! then may be a member of another cluster, which would do what it is asked before its answer says so.
+//! A connector for one connection. A channel connects again by itself when its connection has ended; what has the
+//! address then may be a member of another cluster, which would do what it is asked before its answer says so.
 
 use std::error::Error;
 use std::fmt;

@@ -253,9 +253,9 @@ fn what_leaves_the_quota_of_a_deleted_group_for_another_is_warned_of() {
     assert_eq!(deleted.warnings, [warning]);
 }
 
-/// No group of these can be put first: `z` is too high for the place below `t` until `last` is gone from below it, which
-/// goes to a place that is too deep until `y` is at the top, which gets a quota and has one below it until `x` is gone,
-/// which goes below `z`, which has a quota.
+/// No group of these can be put first: `z` is too high for the place below `t` until `last` is gone from below it,
+/// which goes to a place that is too deep until `y` is at the top, which gets a quota and has one below it until `x` is
+/// gone, which goes below `z`, which has a quota.
 #[test]
 fn groups_that_all_wait_for_each_other_reach_their_places() {
     let desk = Desk::new();
