@@ -56,7 +56,7 @@ impl Stage {
         let report = |group: &String| ReportIn {
             group: group.clone(),
             incarnation: 1,
-            total: Ok(charged.clone().into()),
+            total: Ok((*charged).into()),
             waited: Vec::new(),
         };
         let (entries, reports) =
