@@ -13,9 +13,8 @@ use rcgen::{
     KeyPair, KeyUsagePurpose, SanType,
 };
 use time::{Duration, OffsetDateTime};
-use tokio_rustls::rustls::pki_types::CertificateDer;
 
-use crate::certificate::{Certificate, fingerprint};
+use crate::certificate::{Certificate, fingerprint, public_key};
 use crate::clock::unix_seconds;
 use crate::files::{Material, TlsError};
 
@@ -132,9 +131,9 @@ impl Authority {
     /// Reads one: its certificate and its key, which nobody else may read.
     ///
     /// # Errors
-    /// A file cannot be used, or the certificate is none of an authority.
+    /// A file cannot be used, the certificate is none of an authority, or the key is that of another one.
     pub fn read(certificate: &Path, key: &Path) -> Result<Self, IssueError> {
-        let (file, key) = (Material::read(certificate)?, key_pair(key)?);
+        let (file, pair) = (Material::read(certificate)?, key_pair(key)?);
         let own = file.valid_now()?;
         if !own.usages.contains(&"authority") {
             let reason = format!(
@@ -144,8 +143,11 @@ impl Authority {
             );
             return Err(IssueError::Request(reason));
         }
-        let der = file.chain()?.into_iter().next().unwrap_or_else(|| CertificateDer::from(Vec::new()));
-        Ok(Self { issuer: Issuer::from_ca_cert_der(&der, key)?, certificate: own })
+        let der = file.chain()?.into_iter().next().ok_or_else(|| file.empty("certificate"))?;
+        if public_key(&der).as_deref() != Some(pair.public_key_raw()) {
+            return Err(TlsError::Mismatch { certificate: certificate.into(), key: key.into() }.into());
+        }
+        Ok(Self { issuer: Issuer::from_ca_cert_der(&der, pair)?, certificate: own })
     }
 
     /// What signs for it.

@@ -111,6 +111,12 @@ fn address(octets: &[u8]) -> Option<IpAddr> {
     four.or_else(|_| <[u8; 16]>::try_from(octets).map(IpAddr::from)).ok()
 }
 
+/// The public key of a certificate, without what kind it is of.
+pub(crate) fn public_key(der: &CertificateDer<'_>) -> Option<Vec<u8>> {
+    let (_, read) = X509Certificate::from_der(der).ok()?;
+    Some(read.public_key().subject_public_key.data.to_vec())
+}
+
 /// SHA-256 of bytes, as pairs of digits with colons between.
 pub(crate) fn fingerprint(bytes: &[u8]) -> String {
     let digest = sha256(bytes);

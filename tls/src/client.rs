@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustls_native_certs::CertificateResult;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use crate::files::{Material, TlsError};
@@ -72,13 +73,12 @@ impl ClientFiles {
 pub fn trusted(authorities: Option<&Path>) -> Result<RootCertStore, TlsError> {
     match authorities {
         Some(path) => roots_in(&Material::read(path)?),
-        None => of_the_machine(),
+        None => of_the_machine(rustls_native_certs::load_native_certs()),
     }
 }
 
-fn of_the_machine() -> Result<RootCertStore, TlsError> {
+pub(crate) fn of_the_machine(loaded: CertificateResult) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
-    let loaded = rustls_native_certs::load_native_certs();
     roots.add_parsable_certificates(loaded.certs);
     if roots.is_empty() {
         let reason = loaded.errors.first().map_or_else(|| "none found".to_owned(), ToString::to_string);

@@ -96,7 +96,12 @@ fn refused(alert: AlertDescription, host: &str) -> String {
         Alert::CertificateRevoked => {
             format!("{host} says that this side's certificate is revoked; issue another one")
         }
-        Alert::CertificateExpired => format!("{host} says that this side's certificate expired; renew it"),
+        // Of one that is not valid yet it says the same.
+        Alert::CertificateExpired => {
+            format!(
+                "{host} says that this side's certificate expired or is not valid yet; renew it, or check the clocks"
+            )
+        }
         Alert::BadCertificate
         | Alert::UnsupportedCertificate
         | Alert::CertificateUnknown

@@ -146,8 +146,13 @@ impl Material {
         let file = File::open(path).map_err(unreadable)?;
         check(&file.metadata().map_err(unreadable)?)?;
         let mut bytes = Vec::new();
-        file.take(MOST_BYTES).read_to_end(&mut bytes).map_err(unreadable)?;
-        Ok(Self { path: path.into(), bytes })
+        file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+        let is_whole = u64::try_from(bytes.len()).is_ok_and(|length| length <= MOST_BYTES);
+        let read = Self { path: path.into(), bytes };
+        // A part of it would be in force without those at its end.
+        let limit =
+            || format!("it has more than the {} MiB that are read; name another file", MOST_BYTES >> 20);
+        if is_whole { Ok(read) } else { Err(read.unusable(limit())) }
     }
 
     /// The file.

@@ -22,6 +22,8 @@ mod server;
 mod stream;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod told;
 mod trust;
 
 use std::sync::Arc;

@@ -16,16 +16,16 @@ use tower::ServiceExt as _;
 use super::authority::EARLIER;
 use super::*;
 
-const DAY: i64 = 86_400;
+pub(super) const DAY: i64 = 86_400;
 
 /// An authority in a folder, and certificates of it.
-struct Site {
+pub(super) struct Site {
     folder: TempDir,
-    authority: Authority,
+    pub(super) authority: Authority,
 }
 
 impl Site {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let made = Authority::create(None, 100).unwrap();
         let (certificate, key) = (folder.path().join("ca.pem"), folder.path().join("ca-key.pem"));
@@ -35,12 +35,12 @@ impl Site {
         Self { folder, authority }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// Writes a certificate and its key, and returns where they are.
-    fn issue(&self, name: &str, names: Vec<Name>, purpose: Purpose) -> (PathBuf, PathBuf) {
+    pub(super) fn issue(&self, name: &str, names: Vec<Name>, purpose: Purpose) -> (PathBuf, PathBuf) {
         let request = Request { subject: name.to_owned(), names, purpose, days: 10 };
         let made = self.authority.issue(&request).unwrap();
         let files = (self.path(&format!("{name}.pem")), self.path(&format!("{name}-key.pem")));
@@ -49,16 +49,21 @@ impl Site {
         files
     }
 
-    fn server(&self, name: &str) -> (PathBuf, PathBuf) {
+    pub(super) fn server(&self, name: &str) -> (PathBuf, PathBuf) {
         self.issue(name, vec![Name::Dns("localhost".to_owned())], SERVER)
     }
 
-    fn client(&self, name: &str) -> (PathBuf, PathBuf) {
+    pub(super) fn client(&self, name: &str) -> (PathBuf, PathBuf) {
         self.issue(name, vec![Name::Uri("spiffe://tidegate/node/a".to_owned())], CLIENT)
     }
 
+    /// What the certificate of this name says.
+    pub(super) fn certificate(&self, name: &str) -> Certificate {
+        Material::read(&self.path(&format!("{name}.pem"))).unwrap().valid_now().unwrap()
+    }
+
     /// The same for a time that begins and ends so many days from now.
-    fn lasting(&self, name: &str, from: i64, to: i64) -> (PathBuf, PathBuf) {
+    pub(super) fn lasting(&self, name: &str, from: i64, to: i64) -> (PathBuf, PathBuf) {
         let files = self.server(name);
         let key = KeyPair::generate().unwrap();
         let mut of = CertificateParams::default();
@@ -77,15 +82,18 @@ impl Site {
         files
     }
 
-    fn trust(&self) -> ClientFiles {
+    pub(super) fn trust(&self) -> ClientFiles {
         ClientFiles { authorities: Some(self.path("ca.pem")), identity: None }
     }
 }
 
-const SERVER: Purpose = Purpose { server: true, client: false };
-const CLIENT: Purpose = Purpose { server: false, client: true };
+pub(super) const SERVER: Purpose = Purpose { server: true, client: false };
+pub(super) const CLIENT: Purpose = Purpose { server: false, client: true };
 
-fn load((certificate, key): (PathBuf, PathBuf), clients: Clients) -> Result<Arc<Server>, TlsError> {
+pub(super) fn load(
+    (certificate, key): (PathBuf, PathBuf),
+    clients: Clients,
+) -> Result<Arc<Server>, TlsError> {
     Server::load(ServerFiles { certificate, key, clients, revoked: None }, &[b"h2"])
 }
 
