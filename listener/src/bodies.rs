@@ -371,6 +371,49 @@ mod tests {
         assert_eq!(passed_on(frames.to_vec(), Surface::Grpc).await.len(), 3);
     }
 
+    /// A body of which nothing comes.
+    struct Silent;
+
+    impl HttpBody for Silent {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            Poll::Pending
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_body_is_an_error_of_its_protocol_and_counted() {
+        for surface in [Surface::Grpc, Surface::Rest] {
+            let bodies = Arc::new(Bodies::default());
+            let mut full = hold(&bodies);
+            assert!(full.grow(BUDGET));
+            let large = Coming([Some(vec![0; BUDGET].into())].into(), BUDGET as u64);
+            let mut large = Held::new(large, surface, &bodies, |reason| assert_eq!(reason, "bodies"));
+            let large = poll_fn(|context| Pin::new(&mut large).poll_frame(context)).await;
+            let began = Instant::now();
+            let mut slow = Held::new(Silent, surface, &bodies, |reason| assert_eq!(reason, "slow_body"));
+            let slow = poll_fn(|context| Pin::new(&mut slow).poll_frame(context)).await;
+            assert_eq!(began.elapsed(), WITHIN);
+            for (error, expected, code) in [
+                (large, BodyError::Full, tonic::Code::ResourceExhausted),
+                (slow, BodyError::Slow, tonic::Code::DeadlineExceeded),
+            ] {
+                let error = error.unwrap().unwrap_err();
+                if surface == Surface::Rest {
+                    assert_eq!(BodyError::below(&*error), Some(expected));
+                } else {
+                    let status: &Status = error.downcast_ref().unwrap();
+                    assert_eq!((status.code(), status.message()), (code, &*expected.to_string()));
+                }
+            }
+        }
+    }
+
     fn hold(bodies: &Arc<Bodies>) -> Hold {
         Hold { bodies: Arc::clone(bodies), bytes: 0, taken: 0 }
     }

@@ -346,3 +346,19 @@ impl HttpBody for Answer {
         self.body.size_hint()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waited_for_too_long_is_told_so_in_its_protocol_and_it_is_a_failure() {
+        let grpc = late(Surface::Grpc);
+        assert_eq!(grpc.headers()["grpc-status"], "4");
+        assert!(
+            grpc.headers()["grpc-message"].to_str().unwrap().starts_with("no%20answer%20within%2060%20s")
+        );
+        assert_eq!(late(Surface::Rest).status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(outcome(Surface::Rest, &late(Surface::Rest)), "failed");
+    }
+}

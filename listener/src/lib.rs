@@ -16,6 +16,8 @@ mod hosts;
 mod opening;
 mod process;
 mod refusal;
+#[cfg(test)]
+mod served;
 mod upkeep;
 
 use std::collections::BTreeMap;

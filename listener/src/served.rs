@@ -1,0 +1,266 @@
+//! Doors over real sockets and driven time, before handlers of no use: what peers hear, and what is counted.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tidegate_tls::{
+    Authority, Change, ClientFiles, Clients, Dial, Expiry, Name, Purpose, Request, ServerFiles, Watched,
+    write,
+};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::task::JoinHandle;
+use tower::ServiceExt as _;
+
+use super::*;
+
+/// What a listener counted, in order.
+#[derive(Default)]
+struct Heard(Mutex<Vec<&'static str>>);
+
+impl Heard {
+    fn all(&self) -> Vec<&'static str> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl Tally for Heard {
+    fn turned_away(&self, _: Surface, reason: &'static str) {
+        self.0.lock().unwrap().push(reason);
+    }
+
+    fn requested(&self, _: Surface, outcome: &'static str) {
+        self.0.lock().unwrap().push(outcome);
+    }
+}
+
+fn door(surface: Surface, tls: Option<Arc<Server>>) -> (Door, Arc<Heard>) {
+    let heard = Arc::<Heard>::default();
+    let door = Door {
+        surface,
+        router: Router::new().fallback(|| std::future::pending::<()>()),
+        tally: Arc::clone(&heard) as _,
+        bodies: Arc::default(),
+        hosts: Hosts::Any,
+        most: 9,
+        other: Some("127.0.0.1:99".parse().unwrap()),
+        tls,
+        failures: Arc::default(),
+        greeting: None,
+    };
+    (door, heard)
+}
+
+/// A door that is open.
+struct Site {
+    address: SocketAddr,
+    heard: Arc<Heard>,
+    stop: flag::Sender<bool>,
+    serving: JoinHandle<()>,
+}
+
+impl Site {
+    fn open(surface: Surface, tls: Option<Arc<Server>>) -> Self {
+        let listener = open("127.0.0.1:0".parse().unwrap(), BACKLOG).unwrap();
+        let address = listener.local_addr().unwrap();
+        let ((door, heard), (stop, stopped)) = (door(surface, tls), flag::channel(false));
+        Self { address, heard, stop, serving: tokio::spawn(door.serve(listener, stopped)) }
+    }
+
+    /// Sends bytes, and reads until these words came or the listener ends the connection.
+    async fn say(&self, bytes: &[u8], until: &str) -> String {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        stream.write_all(bytes).await.unwrap();
+        read_until(&mut stream, until).await
+    }
+
+    async fn close(self) -> Vec<&'static str> {
+        self.stop.send_replace(true);
+        self.serving.await.unwrap();
+        self.heard.all()
+    }
+}
+
+async fn read_until(stream: &mut (impl AsyncRead + Unpin), words: &str) -> String {
+    let (mut all, mut part) = (Vec::new(), [0; 1_024]);
+    loop {
+        let read = stream.read(&mut part).await.unwrap_or(0);
+        all.extend_from_slice(&part[..read]);
+        let said = String::from_utf8_lossy(&all).into_owned();
+        if read == 0 || said.contains(words) {
+            return said;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_does_not_come_is_given_up_and_counted() {
+    let site = Site::open(Surface::Rest, None);
+    let began = Instant::now();
+    let said = site.say(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n", "\0").await;
+    assert!(said.starts_with("HTTP/1.1 503 ") && said.contains("no answer within 60 s"), "{said}");
+    assert_eq!(began.elapsed().as_secs(), 60);
+    assert_eq!(site.close().await, ["slow_answer", "failed"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_without_grpc_is_told_where_the_other_listener_is() {
+    let site = Site::open(Surface::Grpc, None);
+    let call = [
+        &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..],
+        &[0, 0, 0, 4, 0, 0, 0, 0, 0],
+        // A POST to / without a body.
+        &[0, 0, 6, 1, 5, 0, 0, 0, 1, 0x83, 0x86, 0x84, 0x41, 1, b'a'],
+    ];
+    let said = site.say(&call.concat(), "REST is at http://127.0.0.1:99").await;
+    assert!(said.contains("misdirected") && said.contains("REST is at http://127.0.0.1:99"), "{said}");
+    assert_eq!(site.close().await, ["refused"]);
+}
+
+/// A server's certificate of an authority, and a client's trust in that.
+fn tls(folder: &tempfile::TempDir) -> (Arc<Server>, ClientFiles) {
+    let path = |name: &str| folder.path().join(name);
+    let put = |made: tidegate_tls::Issued, name: &str| {
+        write(&path(&format!("{name}.pem")), &made.certificate, false, false).unwrap();
+        write(&path(&format!("{name}-key.pem")), &made.key, true, false).unwrap();
+    };
+    put(Authority::create(None, 9).unwrap(), "ca");
+    let request = Request {
+        subject: "c".to_owned(),
+        names: vec![Name::Ip([127, 0, 0, 1].into())],
+        purpose: Purpose { server: true, client: false },
+        days: 9,
+    };
+    put(Authority::read(&path("ca.pem"), &path("ca-key.pem")).unwrap().issue(&request).unwrap(), "c");
+    let files = ServerFiles {
+        certificate: path("c.pem"),
+        key: path("c-key.pem"),
+        clients: Clients::Anonymous,
+        revoked: None,
+    };
+    let trust = ClientFiles { authorities: Some(path("ca.pem")), identity: None };
+    (Server::load(files, &PROTOCOLS).unwrap(), trust)
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_sends_nothing_or_no_grpc_after_the_handshake_is_turned_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, trust) = tls(&folder);
+    let site = Site::open(Surface::Grpc, Some(server));
+    let dial = Dial::new(trust, Duration::from_secs(5)).speaking_http1();
+    let place = format!("https://{}", site.address);
+    let connect = || dial.clone().oneshot(place.parse().unwrap());
+    let mut stream = connect().await.unwrap().into_inner();
+    stream.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+    let said = read_until(&mut stream, "\0").await;
+    assert!(said.starts_with("HTTP/1.1 421 ") && said.contains("REST is at https://127.0.0.1:99"), "{said}");
+    let began = Instant::now();
+    let mut silent = connect().await.unwrap().into_inner();
+    assert_eq!(read_until(&mut silent, "\0").await, "");
+    assert!(began.elapsed() <= Duration::from_secs(11), "{:?}", began.elapsed());
+    drop((stream, silent));
+    assert_eq!(site.close().await, ["wrong_protocol", "silent"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listener_that_can_accept_nothing_pauses_and_says_so_now_and_then() {
+    let ((door, heard), mut starved) = (door(Surface::Rest, None), Starved::default());
+    let began = Instant::now();
+    for of_the_peer in
+        [io::ErrorKind::ConnectionAborted, io::ErrorKind::ConnectionReset, io::ErrorKind::ConnectionRefused]
+    {
+        door.pause(&of_the_peer.into(), &mut starved).await;
+    }
+    assert!(began.elapsed().is_zero() && heard.all().is_empty() && starved.said.is_none());
+    // EMFILE.
+    let full = io::Error::from_raw_os_error(24);
+    let mut lines = Vec::new();
+    for _ in 0..=100 {
+        let at = began.elapsed();
+        door.pause(&full, &mut starved).await;
+        assert_eq!(began.elapsed() - at, PAUSE);
+        lines.extend(starved.said.map(|said| (said - began).as_secs()));
+    }
+    assert_eq!(heard.all(), vec!["not_accepted"; 101]);
+    lines.dedup();
+    assert_eq!(lines, [0, 10]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn upkeep_goes_on_after_a_look_that_broke() {
+    let (stop, stopped) = flag::channel(false);
+    let (said, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let looks = AtomicUsize::new(0);
+    let keeping = tokio::spawn(every(Duration::from_secs(2), stopped, move || {
+        let look = looks.fetch_add(1, Ordering::Relaxed);
+        said.send(look).unwrap();
+        assert_ne!(look, 0, "the first one breaks");
+    }));
+    for look in 0..3 {
+        assert_eq!(heard.recv().await, Some(look));
+    }
+    stop.send_replace(true);
+    keeping.await.unwrap();
+}
+
+fn expiry(role: &'static str, days: i64) -> Expiry {
+    // Half a day is left over on a machine that is slow, too.
+    let not_after = i64::try_from(unix_seconds()).unwrap() + days * 86_400 + 43_200;
+    Expiry { role, path: format!("{role}.pem").into(), subject: "CN=a".to_owned(), not_after }
+}
+
+fn unix_seconds() -> u64 {
+    #[expect(clippy::disallowed_methods, reason = "what certificates end by is the clock of the machine")]
+    let now = std::time::SystemTime::now();
+    now.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs()
+}
+
+#[test]
+fn a_certificate_is_warned_of_in_its_last_month_and_called_refused_after_it() {
+    for (role, days, expected) in [
+        ("server", 30, None),
+        ("server", 29, Some("the certificate CN=a in server.pem expires in 29 days, on ")),
+        ("client_ca", 1, Some("the authority of clients CN=a in client_ca.pem expires in 1 day, on ")),
+        ("upstream_ca", 0, Some("the authority of databases CN=a in upstream_ca.pem expires in 0 days, on ")),
+        ("server", -1, Some("the certificate CN=a in server.pem expired on ")),
+    ] {
+        let said = warning(&expiry(role, days));
+        assert_eq!(said.is_some(), expected.is_some(), "{role} {days}: {said:?}");
+        let (said, expected) = (said.unwrap_or_default(), expected.unwrap_or_default());
+        assert!(said.starts_with(expected) && (said.is_empty() || said.ends_with("renew it")), "{said}");
+        assert_eq!(said.contains("it is refused"), days < 0, "{said}");
+    }
+}
+
+/// Files of which each look finds something else.
+struct Looks(Mutex<Vec<Change>>);
+
+impl Watched for Looks {
+    fn look(&self) -> Change {
+        self.0.lock().unwrap().pop().unwrap_or(Change::None)
+    }
+
+    fn expiries(&self) -> Vec<Expiry> {
+        vec![expiry("server", 90), expiry("client_ca", 90)]
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_of_changed_files_is_counted() {
+    let broken = tidegate_tls::TlsError::NoAuthorities("x".to_owned());
+    let looks =
+        Looks(Mutex::new(vec![Change::Broken(broken), Change::None, Change::Renewed, Change::Renewed]));
+    let (metrics, mut registry) = (TlsMetrics::default(), prometheus_client::registry::Registry::default());
+    metrics.register(&mut registry);
+    let looks = Arc::new(looks);
+    let (stop, stopped) = flag::channel(false);
+    let keeping = tokio::spawn(Upkeep::new(Arc::clone(&looks) as _, metrics).keep(stopped));
+    while !looks.0.lock().unwrap().is_empty() {
+        sleep(Duration::from_secs(1)).await;
+    }
+    stop.send_replace(true);
+    keeping.await.unwrap();
+    let mut page = String::new();
+    prometheus_client::encoding::text::encode(&mut page, &registry).unwrap();
+    for line in ["tls_reloads_total{outcome=\"renewed\"} 2", "tls_reloads_total{outcome=\"broken\"} 1"] {
+        assert!(page.contains(line), "{page}");
+    }
+}
