@@ -17,8 +17,7 @@ pub(super) const MAX_TABLES: usize = 32;
 pub(super) fn normalise(statements: &mut Vec<Statement>) -> Vec<String> {
     let mut normaliser = Normaliser::default();
     let ControlFlow::Continue(()) = statements.visit(&mut normaliser);
-    let Normaliser { mut tables, named_queries } = normaliser;
-    tables.retain(|table| !named_queries.contains(table));
+    let mut tables = normaliser.tables;
     tables.truncate(MAX_TABLES);
     tables
 }
@@ -26,16 +25,33 @@ pub(super) fn normalise(statements: &mut Vec<Statement>) -> Vec<String> {
 #[derive(Default)]
 struct Normaliser {
     tables: Vec<String>,
-    named_queries: Vec<String>,
+    /// The queries around this place, the outermost first.
+    around: Vec<Around>,
+}
+
+/// A query whose parts are being visited: those before its body first, in the order of their names.
+struct Around {
+    named: Vec<String>,
+    /// So many of the names are known at this place: a query does not know its own name, nor later ones, unless the
+    /// whole is recursive.
+    known: usize,
+}
+
+impl Around {
+    fn names(&self, table: &str) -> bool {
+        self.named.iter().take(self.known).any(|name| name == table)
+    }
 }
 
 impl VisitorMut for Normaliser {
     type Break = std::convert::Infallible;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
-        if let Some(with) = &query.with {
-            self.named_queries.extend(with.cte_tables.iter().map(|table| table.alias.name.to_string()));
-        }
+        let with = query.with.as_ref();
+        let parts = with.map(|with| with.cte_tables.as_slice()).unwrap_or_default();
+        let named: Vec<_> = parts.iter().map(|part| part.alias.name.to_string()).collect();
+        let known = if with.is_some_and(|with| with.recursive) { named.len() } else { 0 };
+        self.around.push(Around { named, known });
         ControlFlow::Continue(())
     }
 
@@ -43,12 +59,16 @@ impl VisitorMut for Normaliser {
         if let SetExpr::Values(values) = query.body.as_mut() {
             values.rows.truncate(1);
         }
+        self.around.pop();
+        if let Some(outer) = self.around.last_mut() {
+            outer.known = outer.named.len().min(outer.known + 1);
+        }
         ControlFlow::Continue(())
     }
 
     fn pre_visit_relation(&mut self, relation: &mut ObjectName) -> ControlFlow<Self::Break> {
         let name = relation.to_string();
-        if !self.tables.contains(&name) {
+        if !self.tables.contains(&name) && !self.around.iter().any(|query| query.names(&name)) {
             self.tables.push(name);
         }
         ControlFlow::Continue(())

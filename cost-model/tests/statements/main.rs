@@ -347,6 +347,28 @@ fn no_named_query_is_a_table() {
     }
 }
 
+/// A named query is known in what follows it, and to itself and those before it only where the whole is recursive.
+#[test]
+fn a_table_is_hidden_only_where_a_query_of_its_name_is_known() {
+    for (text, tables) in [
+        ("WITH t AS (SELECT * FROM t) SELECT * FROM t", &["t"][..]),
+        ("WITH p AS (SELECT * FROM q), q AS (SELECT * FROM p) SELECT * FROM q", &["q"]),
+        ("WITH RECURSIVE t AS (SELECT 1 UNION ALL SELECT * FROM t) SELECT * FROM t", &[]),
+        ("SELECT * FROM (WITH p AS (SELECT 1) SELECT * FROM p) AS x, p", &["p"]),
+        ("WITH p AS (SELECT 1) SELECT * FROM (WITH q AS (SELECT * FROM p) SELECT * FROM q) AS x", &[]),
+        (
+            "WITH p AS (WITH q AS (SELECT * FROM a) SELECT * FROM q), r AS (SELECT * FROM q) SELECT * FROM p, r",
+            &["a", "q"],
+        ),
+        ("INSERT INTO t WITH t AS (SELECT 1) SELECT * FROM t", &["t"]),
+        ("WITH p AS (SELECT 1) SELECT * FROM p; SELECT * FROM p", &["p"]),
+    ] {
+        for dialect in dialects("gmps") {
+            assert_eq!(Template::new(dialect, text).tables(), tables, "{dialect:?} {text}");
+        }
+    }
+}
+
 #[test]
 fn a_common_table_expression_takes_no_place_of_a_table() {
     let from: Vec<_> = (0..40).map(|table| format!("t{table}")).collect();
