@@ -9,6 +9,8 @@ use std::fmt;
 use sqlparser::ast::{Expr, Query, SelectInto, SetExpr, Statement, UtilityOption, Value};
 use tidegate_core::usage::Usage;
 
+use super::dialect::SqlDialect;
+
 macro_rules! kinds {
     ($($(#[$doc:meta])* $variant:ident $name:literal,)*) => {
         /// Sort of statement.
@@ -54,7 +56,7 @@ kinds! {
     Call "call",
     /// Parses and is none of these, is empty, or is several statements of different kinds.
     Other "other",
-    /// Does not parse.
+    /// Does not parse, and is none of the forms that are known by their words.
     Unknown "unknown",
 }
 
@@ -65,6 +67,24 @@ impl StatementKind {
         match kinds.next() {
             Some(first) if kinds.all(|other| other == first) => first,
             _ => Self::Other,
+        }
+    }
+
+    /// The kind of a text that does not parse, words in lower case with one space between: of one statement in words
+    /// of MySQL's or TiDB's that the parser does not have.
+    pub(super) fn of_words(dialect: SqlDialect, text: &str) -> Self {
+        let text = text.trim_end_matches(';');
+        let mut words = text.split(' ');
+        let mut next = || words.next().unwrap_or_default();
+        match (next(), next()) {
+            // A second statement may be of another kind.
+            _ if dialect != SqlDialect::MySql || text.contains(';') => Self::Unknown,
+            ("load", "data") if words.find(|word| !LOAD_OPTIONS.contains(word)) == Some("infile") => {
+                Self::Copy
+            }
+            ("begin", "optimistic" | "pessimistic") if words.next().is_none() => Self::Transaction,
+            ("start", "transaction") if all_begin(text) => Self::Transaction,
+            _ => Self::Unknown,
         }
     }
 
@@ -135,6 +155,17 @@ impl StatementKind {
             cross_zone_bytes: 0,
         }
     }
+}
+
+/// What may stand between `LOAD DATA` and `INFILE`.
+const LOAD_OPTIONS: [&str; 3] = ["low_priority", "concurrent", "local"];
+
+/// Whether a text is the beginning of a transaction and how it begins.
+fn all_begin(text: &str) -> bool {
+    const WAYS: [&str; 4] =
+        ["with consistent snapshot", "with causal consistency only", "read only", "read write"];
+    let ways = text.strip_prefix("start transaction ");
+    ways.is_some_and(|ways| ways.split(", ").all(|way| WAYS.contains(&way)))
 }
 
 /// Whether a query goes into a new table, as `CREATE TABLE .. AS` has it, and not into a variable.

@@ -2,7 +2,7 @@
 //!
 //! In: SQL text. Out: normalised text, a fingerprint that is the same in every process and version of the seed
 //! (FNV-1a, 64 bits, of that text), the statement's kind, its tables, and the resource group named in a hint. Text
-//! that does not parse has the scanner's tokens as its text, and the kind `Unknown`.
+//! that does not parse has the scanner's tokens as its text, and mostly the kind `Unknown`.
 //!
 //! What bounds the work: the scanner reads [`MAX_SCAN_BYTES`](super::MAX_SCAN_BYTES) at most; more than
 //! [`Template::MAX_PARSED_TOKENS`] tokens are not parsed, since the tree of `a + a + a ..` is as deep as it is long
@@ -57,7 +57,10 @@ impl Template {
                 let tables = normalise(&mut statements);
                 (printed(&statements, token_text), kind, tables)
             }
-            None => (shown(token_text), StatementKind::Unknown, Vec::new()),
+            None => {
+                let kind = StatementKind::of_words(dialect, &token_text);
+                (shown(token_text), kind, Vec::new())
+            }
         };
         Self {
             fingerprint: Fingerprint::of(&text),

@@ -85,6 +85,34 @@ fn what_ends_a_transaction_or_a_part_of_one_is_of_its_kind() {
     kinds("m", &["BEGIN WORK", "LOCK TABLES t READ", "UNLOCK TABLES"].map(|text| (text, Transaction)));
 }
 
+/// The parser has none of these forms, and takes nothing in their place.
+#[test]
+fn forms_of_mysql_and_tidb_that_do_not_parse_are_known_by_their_words() {
+    use StatementKind::{Copy, Transaction, Unknown};
+    kinds(
+        "m",
+        &[
+            ("LOAD DATA INFILE 'a' INTO TABLE t", Copy),
+            ("load data local infile 'a;b' into table t fields terminated by ';' (a, @b) set c = @b;", Copy),
+            ("LOAD DATA LOW_PRIORITY LOCAL INFILE 'a' REPLACE INTO TABLE `t`", Copy),
+            ("LOAD /* a */ DATA CONCURRENT INFILE 'a' INTO TABLE t", Copy),
+            ("LOAD DATA GLOBAL INFILE 'a' INTO TABLE t", Unknown),
+            ("LOAD DATA LOCAL INFILE 'a' INTO TABLE t; DELETE FROM t", Unknown),
+            ("START TRANSACTION WITH CONSISTENT SNAPSHOT", Transaction),
+            ("start transaction with consistent snapshot, read only;", Transaction),
+            ("START TRANSACTION READ WRITE, WITH CONSISTENT SNAPSHOT", Transaction),
+            ("START TRANSACTION WITH CAUSAL CONSISTENCY ONLY", Transaction),
+            ("START TRANSACTION WITH CONSISTENT SNAPSHOT; DELETE FROM t", Unknown),
+            ("START TRANSACTION WITH CONSISTENT SNAPSHOT DELETE FROM t", Unknown),
+            ("START TRANSACTION WITH", Unknown),
+            ("BEGIN PESSIMISTIC", Transaction),
+            ("BEGIN OPTIMISTIC", Transaction),
+            ("BEGIN OPTIMISTIC a", Unknown),
+        ],
+    );
+    kinds("p", &[("START TRANSACTION WITH CONSISTENT SNAPSHOT", Unknown), ("LOAD DATA INFILE 'a'", Unknown)]);
+}
+
 #[test]
 fn what_concerns_the_session_the_schema_or_the_server_is_told_apart() {
     use StatementKind::{Call, Copy, Ddl, Other, Select, Set, Show, Update};
