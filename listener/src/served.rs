@@ -36,7 +36,7 @@ fn door(surface: Surface, tls: Option<Arc<Server>>) -> (Door, Arc<Heard>) {
     let heard = Arc::<Heard>::default();
     let door = Door {
         surface,
-        router: Router::new().fallback(|| std::future::pending::<()>()),
+        router: Router::new().fallback(std::future::pending::<()>),
         tally: Arc::clone(&heard) as _,
         bodies: Arc::default(),
         hosts: Hosts::Any,
