@@ -2,7 +2,7 @@
 
 use tidegate_cost_model::SqlDialect;
 use tidegate_proto::v1;
-use tonic::Code as Grpc;
+use tonic::{Code as Grpc, Status};
 
 use crate::answer::{Answer, SessionChange, Table};
 use crate::context::Context;
@@ -10,6 +10,10 @@ use crate::controller::{Controller, missing};
 use crate::error::SqlError;
 use crate::print::create_group_text;
 use crate::tables::{Select, VirtualTable, load, query};
+
+/// Changes of others that may come between the look at a group and its alteration, each of which makes it look again.
+/// Half of it gives up in a busy hour; twice of it waits for an answer for longer than a session does.
+const MOST_CHANGES_BETWEEN: u32 = 4;
 
 pub(super) async fn create(
     controller: &Controller,
@@ -37,10 +41,26 @@ pub(super) async fn alter(
     if if_exists && let Some(answer) = missing_group(controller, &group.name).await? {
         return Ok(answer);
     }
-    let rateless = rateless(controller, group, fields).await?;
+    let mut left = MOST_CHANGES_BETWEEN;
+    loop {
+        let look = rateless(controller, group, fields).await?;
+        match alter_after(controller, group, fields, look).await {
+            Err(status) if status.code() == Grpc::Aborted && look.is_some() && left > 0 => left -= 1,
+            answer => return Ok(answer?),
+        }
+    }
+}
+
+/// Alters a group of which the other half was looked at, if it has to be.
+async fn alter_after(
+    controller: &Controller,
+    group: &v1::Group,
+    fields: &[&'static str],
+    look: Option<Look>,
+) -> Result<Answer, Status> {
     let mut notes = Vec::new();
     let (mut group, mut fields) = (group.clone(), fields.to_vec());
-    if rateless.is_some() {
+    if look.is_some_and(|look| look.is_rateless) {
         "off".clone_into(&mut group.burstable);
         "default".clone_into(&mut group.burst_ru_per_sec);
         fields.retain(|field| *field != "burstable");
@@ -50,22 +70,30 @@ pub(super) async fn alter(
     let request = v1::AlterGroupRequest {
         group: Some(group),
         update_mask: fields.into_iter().map(str::to_owned).collect(),
-        // The other half was read before.
-        expected_revision: rateless.unwrap_or_default(),
+        // What was decided holds for the other half as it was read.
+        expected_revision: look.map_or(0, |look| look.revision),
     };
     let reply = controller.admin().alter_group(request).await?.into_inner();
     notes.extend(warnings(reply.warnings));
     Ok(Answer::Done { affected: u64::from(reply.changed), notes })
 }
 
-/// The revision of a group to which an alteration leaves no rate and MODERATED, of which it says one half and the group
-/// has the other. TiDB takes each option by itself, and the group is unlimited; here it is as where a statement says
+/// What was read of a group before it is altered.
+#[derive(Clone, Copy)]
+struct Look {
+    revision: u64,
+    /// The alteration leaves it no rate and MODERATED.
+    is_rateless: bool,
+}
+
+/// Whether an alteration leaves a group no rate and MODERATED, of which it says one half and the group has the other;
+/// `None` where it says nothing of them, or all. TiDB takes each option by itself, and the group is unlimited; here it is as where a statement says
 /// both.
 async fn rateless(
     controller: &Controller,
     group: &v1::Group,
     fields: &[&'static str],
-) -> Result<Option<u64>, SqlError> {
+) -> Result<Option<Look>, SqlError> {
     let lifts = group.ru_per_sec == "unlimited" && !fields.contains(&"burstable");
     let bursts = group.burstable == "moderated" && !fields.contains(&"ru_per_sec");
     if !(lifts || bursts) || fields.contains(&"burst_ru_per_sec") {
@@ -74,8 +102,9 @@ async fn rateless(
     let request = v1::GetGroupRequest { name: group.name.clone() };
     let known = controller.admin().get_group(request).await?.into_inner().group;
     let known = known.ok_or_else(|| missing("the group"))?;
-    let is_left = (lifts && known.burstable == "moderated") || (bursts && known.ru_per_sec == "unlimited");
-    Ok(is_left.then_some(known.revision))
+    let is_rateless =
+        (lifts && known.burstable == "moderated") || (bursts && known.ru_per_sec == "unlimited");
+    Ok(Some(Look { revision: known.revision, is_rateless }))
 }
 
 pub(super) async fn delete(controller: &Controller, name: &str, if_exists: bool) -> Result<Answer, SqlError> {

@@ -1,6 +1,8 @@
 //! Statements as text, against a controller in this process.
 
 #[cfg(test)]
+mod between;
+#[cfg(test)]
 mod groups;
 #[cfg(test)]
 mod pages;
