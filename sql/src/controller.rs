@@ -113,3 +113,33 @@ fn root_cause(error: &dyn std::error::Error) -> String {
     }
     cause.to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_of_the_controller_keeps_its_words_and_has_the_code_of_its_kind() {
+        for (grpc, code, beside) in [
+            (Grpc::NotFound, Code::UNKNOWN, ""),
+            (Grpc::InvalidArgument, Code::INVALID, ""),
+            (Grpc::OutOfRange, Code::INVALID, ""),
+            (Grpc::AlreadyExists, Code::REFUSED, ""),
+            (Grpc::FailedPrecondition, Code::REFUSED, ""),
+            (Grpc::Aborted, Code::REFUSED, ""),
+            (Grpc::ResourceExhausted, Code::FULL, ""),
+            (Grpc::PermissionDenied, Code::DENIED, ""),
+            (Grpc::Unauthenticated, Code::DENIED, ""),
+            (Grpc::Unavailable, Code::UNAVAILABLE, "does not answer"),
+            (Grpc::DeadlineExceeded, Code::UNAVAILABLE, "does not answer"),
+            (Grpc::Cancelled, Code::UNAVAILABLE, "does not answer"),
+            (Grpc::Unimplemented, Code::UNSUPPORTED, "of an older version"),
+            (Grpc::DataLoss, Code::INTERNAL, "look at its log"),
+        ] {
+            let error = SqlError::from(Status::new(grpc, "so it said"));
+            let text = error.to_string();
+            assert_eq!(error.code(), code, "{grpc:?}");
+            assert!(text.contains("so it said") && text.contains(beside), "{grpc:?}: {text}");
+        }
+    }
+}

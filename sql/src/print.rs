@@ -297,6 +297,39 @@ mod tests {
     }
 
     #[test]
+    fn changes_are_printed_as_an_alteration_has_them() {
+        let group = v1::Group {
+            ru_per_sec: "unlimited".into(),
+            burst: "default".into(),
+            burstable: "off".into(),
+            burst_ru_per_sec: "default".into(),
+            policy: "warm_up(10s, 3)".into(),
+            quota: "5 per day".into(),
+            ..v1::Group::default()
+        };
+        let longer = v1::Group { max_wait_us: 1_500_000, ..group.clone() };
+        for (group, field, text) in [
+            (&group, "ru_per_sec", "RU_PER_SEC=UNLIMITED"),
+            (&group, "burst", "BURST=DEFAULT"),
+            (&group, "burstable", "BURSTABLE=OFF"),
+            (&group, "burst_ru_per_sec", "BURST_RU_PER_SEC=DEFAULT"),
+            (&group, "policy", "POLICY=WARM_UP('10s', 3)"),
+            (&group, "quota", "QUOTA=5 PER DAY"),
+            (&group, "max_wait_us", "MAX_WAIT=DEFAULT"),
+            (&longer, "max_wait_us", "MAX_WAIT='1.5s'"),
+        ] {
+            assert_eq!(changes_text(group, &[field.to_owned()]), text);
+            let read = Statement::parse(&format!("ALTER RESOURCE GROUP g {text}"), SqlDialect::MySql);
+            assert!(
+                matches!(&read, Ok(Some(Statement::AlterGroup { fields, .. })) if fields.contains(&field)),
+                "{read:?}"
+            );
+        }
+        let later = ["burstable".to_owned(), "of_later".to_owned()];
+        assert_eq!(changes_text(&group, &later), "BURSTABLE=OFF, of_later");
+    }
+
+    #[test]
     fn cells_look_as_tidbs_do() {
         let limit = v1::QueryLimit {
             exec_elapsed_us: 20_000_000,
