@@ -301,6 +301,8 @@ mod tests {
         }
         for (body, why) in [
             ("tidegate-definitions 2 web-1\n", "format 2"),
+            ("tidegate-definitions\n", "cut off"),
+            ("tidegate-definitions 1\n", "of node \"\""),
             ("tidegate-definitions 1 web-2\n", "of node \"web-2\""),
             ("something-else 1 web-1\n", "no file of definitions"),
             ("tidegate-definitions 1 web-1\ng rate -5\n", "lines"),

@@ -57,6 +57,43 @@ fn what_was_written_is_inherited_until_dropped() {
 }
 
 #[test]
+fn the_slot_of_a_group_that_is_no_more_is_empty_and_handed_out_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (journal, _) = open(dir.path(), 1);
+    let (mut a, b) = (journal.claim(&group("a")).unwrap(), journal.claim(&group("b")).unwrap());
+    journal.write(&mut a, &group("a"), &total(5)).unwrap();
+    for slot in [&a, &b] {
+        journal.release(slot).unwrap();
+        assert_eq!(journal.claim(&group("c")).unwrap().id(), slot.id());
+    }
+    assert_eq!(journal.claim(&group("d")).unwrap().id(), SlotId(2), "each is handed out once");
+    drop(journal);
+    assert!(open(dir.path(), 2).1.is_empty(), "nothing is left to report");
+}
+
+#[test]
+fn a_slot_that_cannot_be_emptied_is_not_handed_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut journal, _) = open(dir.path(), 1);
+    let mut slot = journal.claim(&group("a")).unwrap();
+    journal.write(&mut slot, &group("a"), &total(5)).unwrap();
+    journal.file = File::open(&journal.path).unwrap();
+    let error = journal.release(&slot).unwrap_err();
+    assert!(error.to_string().contains("node-1.journal: cannot empty a slot"), "{error}");
+    assert_ne!(journal.claim(&group("b")).unwrap().id(), slot.id());
+}
+
+#[test]
+fn a_journal_whose_first_header_was_never_written_begins_now() {
+    let dir = tempfile::tempdir().unwrap();
+    File::create(dir.path().join("node-1.journal")).unwrap().set_len(HEADER_BYTES).unwrap();
+    let (journal, inherited) = open(dir.path(), 7);
+    assert_eq!((journal.incarnation(), inherited), (7, Vec::new()));
+    drop(journal);
+    assert_eq!(open(dir.path(), 7).0.incarnation(), 8);
+}
+
+#[test]
 fn a_torn_slot_falls_back_to_the_previous_total() {
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = open(dir.path(), 1);
