@@ -12,7 +12,7 @@ const WORDS: [(&str, &str, &str); 19] = [
     ("priority", "--priority", "PRIORITY"),
     ("weight", "--weight", "WEIGHT"),
     ("ttl_us", "--ttl", "TTL"),
-    ("renew_us", "--renew-every", "RENEW"),
+    ("renew_us", "--renew", "RENEW"),
     ("fallback", "--fallback", "FALLBACK"),
     ("fallback_total", "--fallback-total", "FALLBACK_TOTAL"),
     ("max_debt", "--max-debt", "MAX_DEBT"),
@@ -39,6 +39,9 @@ pub fn shell(verb: &str, group: &str, changed: &[Changed], revision: u64) -> Str
                 ("moderated", Some(rate)) => format!("moderated:{rate}"),
                 (word, _) => word.to_owned(),
             },
+            // An empty word lifts nothing there; these mean the default.
+            "ttl_us" | "renew_us" | "max_wait_us" if change.after.is_empty() => "0s".to_owned(),
+            "weight" if change.after.is_empty() => "1".to_owned(),
             _ => change.after.clone(),
         };
         text.push_str(&format!(" {flag} {}", quoted(&value)));
@@ -61,20 +64,42 @@ pub fn sql(verb: &str, group: &str, changed: &[Changed]) -> String {
             lacks.push(*field);
             continue;
         }
-        let is_word = !change.after.is_empty()
-            && change.after.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'));
-        let value = if is_word && !["comment", "parent", "demote_to"].contains(field) {
-            change.after.to_uppercase()
-        } else {
-            format!("'{}'", change.after.replace('\'', "''"))
-        };
-        text.push_str(&format!(" {option} = {value}"));
+        text.push_str(&format!(" {option} = {}", value(field, &change.after)));
     }
     text.push(';');
     if !lacks.is_empty() {
         text.push_str(&format!(" -- SQL does not set {}", lacks.join(", ")));
     }
     text
+}
+
+/// What stands behind an option of SQL.
+fn value(field: &str, after: &str) -> String {
+    let string = |text: &str| format!("'{}'", text.replace('\'', "''"));
+    match (field, after) {
+        ("ttl_us" | "renew_us" | "max_wait_us" | "weight", "") | ("fallback_total", "none") => {
+            "DEFAULT".to_owned()
+        }
+        ("ttl_us" | "renew_us" | "max_wait_us" | "comment" | "parent" | "demote_to", text) => string(text),
+        ("policy", text) => policy(&text.to_ascii_lowercase()),
+        (_, word)
+            if !word.is_empty()
+                && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.')) =>
+        {
+            word.to_uppercase()
+        }
+        (_, text) => string(text),
+    }
+}
+
+/// `PACED`, or `WARM_UP('10s', 3)`.
+fn policy(text: &str) -> String {
+    let inside =
+        text.strip_prefix("warm_up").and_then(|rest| rest.trim().strip_prefix('(')?.strip_suffix(')'));
+    match inside.and_then(|inside| inside.split_once(',')) {
+        Some((period, factor)) => format!("WARM_UP('{}', {})", period.trim(), factor.trim()),
+        None => text.to_uppercase(),
+    }
 }
 
 /// A word of the shell as it is, anything else in quotes.
@@ -116,6 +141,25 @@ mod tests {
             sql("ALTER", "shop", &changes),
             "ALTER RESOURCE GROUP `shop` RU_PER_SEC = 50.5 COMMENT = 'Bob''s; `rm`' QUOTA = '5 per day'; -- SQL does not set owner"
         );
+    }
+
+    #[test]
+    fn times_policies_and_what_is_left_open_are_written_as_each_language_takes_them() {
+        for (field, after, flag, option) in [
+            ("ttl_us", "5s", "--ttl 5s", "TTL = '5s'"),
+            ("renew_us", "1s", "--renew 1s", "RENEW = '1s'"),
+            ("max_wait_us", "", "--max-wait 0s", "MAX_WAIT = DEFAULT"),
+            ("weight", "", "--weight 1", "WEIGHT = DEFAULT"),
+            ("weight", "7", "--weight 7", "WEIGHT = 7"),
+            ("policy", "warm_up(10s, 3)", "--policy 'warm_up(10s, 3)'", "POLICY = WARM_UP('10s', 3)"),
+            ("policy", "paced", "--policy paced", "POLICY = PACED"),
+            ("fallback_total", "none", "--fallback-total none", "FALLBACK_TOTAL = DEFAULT"),
+            ("parent", "/", "--parent /", "PARENT = '/'"),
+        ] {
+            let change = changed(&[(field, after)]);
+            assert_eq!(shell("alter", "a", &change, 0), format!("tidegate group alter a {flag}"));
+            assert_eq!(sql("ALTER", "a", &change), format!("ALTER RESOURCE GROUP `a` {option};"));
+        }
     }
 
     #[test]

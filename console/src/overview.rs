@@ -164,7 +164,7 @@ fn first_steps(viewer: &Viewer) -> Markup {
         p.empty { "There is no group that you see." }
         @if viewer.may_change {
             p { "Make the first one " a href=(Link::to(&["groups", "new"])) { "here" } ", or by "
-                code { "tidegate group create shop --ru-per-sec 500" } "." }
+                code { "tidegate group create shop --rate 500" } "." }
         }
     }
 }
@@ -212,6 +212,33 @@ mod tests {
         let text = page(Some(&status), &present, &seconds(&[("busy", 10)]));
         assert!(text.contains("it uses its own rate") && text.contains("waits-busy"), "{text}");
         assert!(!text.contains("waits-calm") && text.contains("class=\"limit\""), "{text}");
+    }
+
+    #[test]
+    fn those_who_wait_most_come_first_and_a_recovery_is_told() {
+        let waits = |name, waiting| GroupNow { waiting, leases: 1, ..group(name, "", 10, 10) };
+        let present = Present::of(1, [waits("a", 2), waits("c", 7), waits("b", 7)]);
+        let status = v1::StatusReply { recovery_us: 4_000_000, ..v1::StatusReply::default() };
+        let text = page(Some(&status), &present, &Seconds::default());
+        let at = |name: &str| text.find(&format!("waits-{name}")).unwrap();
+        assert!(at("b") < at("c") && at("c") < at("a"), "{text}");
+        assert!(text.contains("Recovers for") && text.contains("4.0 s"), "{text}");
+        assert_eq!(text.matches("the controller recovers from an unclean stop").count(), 3, "{text}");
+        assert!(text.contains("<dt>Operations waiting</dt><dd>16</dd>"), "{text}");
+        let many = (0..=MOST_THROTTLED).map(|at| waits_named(&format!("g{at}")));
+        let text = page(None, &Present::of(1, many), &Seconds::default());
+        assert!(text.contains("sort=waiting") && text.contains("and 1 more"), "{text}");
+    }
+
+    fn waits_named(name: &str) -> GroupNow {
+        GroupNow { waiting: 1, ..group(name, "", 10, 10) }
+    }
+
+    #[test]
+    fn a_first_group_is_shown_how_to_make_by_those_who_may() {
+        let text = page(Some(&v1::StatusReply::default()), &Present::of(1, []), &Seconds::default());
+        assert!(text.contains("<code>tidegate group create shop --rate 500</code>"), "{text}");
+        assert!(text.contains("href=\"/console/groups/new\""), "{text}");
     }
 
     #[test]

@@ -11,6 +11,8 @@ mod cluster;
 #[cfg(test)]
 mod completion;
 #[cfg(test)]
+mod console;
+#[cfg(test)]
 mod contexts;
 #[cfg(test)]
 mod controller;
