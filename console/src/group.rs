@@ -14,7 +14,7 @@ use crate::groups::burst_left;
 use crate::history::{self, Bucket, Range};
 use crate::link::Link;
 use crate::present::{GroupNow, Present};
-use crate::quantity::{amount, grouped, moment, rate, short, span};
+use crate::quantity::{amount, grouped, moment, number, rate, short, span};
 use crate::samples::Seconds;
 use crate::viewer::Viewer;
 use crate::why::Why;
@@ -149,7 +149,7 @@ impl Group<'_> {
                 div { dt { "Uses, with groups below" } dd { (short(now.used.0.into())) " RU/s" } }
                 div { dt { "Limit" } dd { @match now.limit() { Some(limit) => { (short(limit.0.into())) " RU/s" } None => "none" } } }
                 @if let Some(warmth) = &now.warmth {
-                    div { dt { "Warms up, now at" } dd { (amount(&warmth.rate)) " RU/s" small { ", " (warmth.warm_ppm / 10_000) " % warm" } } }
+                    div { dt { "Warms up, now at" } dd { (rate(&warmth.rate)) small { ", " (warmth.warm_ppm / 10_000) " % warm" } } }
                 }
                 div { dt { "Demand" } dd { (short(now.demand.0.into())) " RU/s" } }
                 div { dt { "Leased" } dd { (short(now.leased.0.into())) " RU/s" } }
@@ -165,7 +165,7 @@ impl Group<'_> {
                 div { dt { "Refused" } dd { (grouped(now.throttled)) } }
                 div { dt { "RU since it was made" } dd { (short(i128::try_from(now.total.micro_ru).unwrap_or(i128::MAX))) } }
                 @if let Some(quota) = &now.quota {
-                    div.bad[now.has_spent_its_quota()] { dt { "Quota left" } dd { (amount(&quota.left)) small { " of " (amount(&quota.amount)) " " (quota.unit) @if quota.rolls { ", some returns in " } @else { ", for " } (span(quota.resets_in_us)) } } }
+                    div.bad[now.has_spent_its_quota()] { dt { "Quota left" } dd { (number(&quota.left)) small { " of " (number(&quota.amount)) " " (unit(quota)) @if quota.rolls { ", some returns in " } @else { ", for " } (span(quota.resets_in_us)) } } }
                 }
             }
         }
@@ -284,6 +284,11 @@ pub(crate) fn lease_table(leases: &[v1::LeaseInfo]) -> Markup {
     }
 }
 
+/// What a quota counts.
+fn unit(quota: &v1::QuotaState) -> &str {
+    if quota.unit.is_empty() { "RU" } else { &quota.unit }
+}
+
 #[cfg(test)]
 mod tests {
     use tidegate_core::units::Rate;
@@ -294,8 +299,13 @@ mod tests {
     use crate::samples::{Recent, Sample};
 
     fn page(range: Range, may_change: bool) -> String {
-        let groups = [group("a", "", 10, 1), group("b", "a", 0, 2), group("z", "", 0, 9)];
-        let present = Present::of(3_600_000, groups);
+        page_of(group("a", "", 10, 1), range, may_change)
+    }
+
+    fn page_of(a: GroupNow, range: Range, may_change: bool) -> String {
+        let mut z = group("z", "", 0, 9);
+        Arc::make_mut(&mut z.group).demote_to = "a".to_owned();
+        let present = Present::of(3_600_000, [a, group("b", "a", 0, 2), z]);
         let mut recent = Recent::default();
         for rate in [1, 2] {
             let used = vec![(Arc::from("b"), Rate::whole(rate)), (Arc::from("z"), Rate::whole(9))];
@@ -334,6 +344,43 @@ mod tests {
             past.contains("<bdi>CPU</bdi>") && past.contains("100 %") && past.contains("range=1h"),
             "{past}"
         );
+    }
+
+    #[test]
+    fn a_quota_and_a_warm_up_are_shown_with_their_units_once() {
+        let of = |left: &str, unit: &str, rolls| {
+            let quota = v1::QuotaState {
+                amount: "2000".to_owned(),
+                left: left.to_owned(),
+                unit: unit.to_owned(),
+                resets_in_us: 90_000_000,
+                rolls,
+                ..v1::QuotaState::default()
+            };
+            let warmth = v1::Warmth { rate: "33.5".to_owned(), warm_ppm: 250_000 };
+            let a = GroupNow {
+                quota: Some(Box::new(quota)),
+                warmth: Some(Box::new(warmth)),
+                ..group("a", "", 10, 1)
+            };
+            page_of(a, Range::Live, false)
+        };
+        let text = of("1200", "", false);
+        let figure = "<dt>Quota left</dt><dd>1,200<small> of 2,000 RU, for ";
+        assert!(text.contains(figure), "{text}");
+        assert!(text.contains("<dd>33.5 RU/s<small>, 25 % warm</small></dd>"), "{text}");
+        assert!(text.contains("goes on here of <a href=\"/console/groups/z\">z</a>"), "{text}");
+        let spent = of("0", "requests", true);
+        let figure = "<div class=\"bad\"><dt>Quota left</dt><dd>0<small> of 2,000 requests, some returns in ";
+        assert!(spent.contains(figure), "{spent}");
+    }
+
+    #[test]
+    fn a_group_says_where_its_work_goes_on() {
+        let mut a = group("a", "", 10, 1);
+        Arc::make_mut(&mut a.group).demote_to = "z".to_owned();
+        let text = page_of(a, Range::Live, false);
+        assert!(text.contains("its quota goes on in <a href=\"/console/groups/z\">z</a>"), "{text}");
     }
 
     #[test]

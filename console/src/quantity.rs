@@ -68,6 +68,11 @@ pub fn amount(text: &str) -> String {
     }
 }
 
+/// A decimal of the API as it is shown, in a unit that stands behind it.
+pub fn number(text: &str) -> String {
+    micro(text).map_or_else(|| text.to_owned(), short)
+}
+
 /// A share in millionths, as hundredths.
 pub fn percent(ppm: u64) -> String {
     format!("{} %", short(i128::from(ppm) * 100))

@@ -332,6 +332,34 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_runaway_is_shown_with_its_rule_and_who_ran_it() {
+        let conviction = v1::ConvictRequest {
+            group: "shop".to_owned(),
+            template: "select '<b>'".to_owned(),
+            rule: "RU = 5".to_owned(),
+            action: "kill".to_owned(),
+            user: "ann".to_owned(),
+            tenant: "acme".to_owned(),
+            ..v1::ConvictRequest::default()
+        };
+        let record = |conviction| v1::Runaway {
+            conviction: Some(conviction),
+            last_unix_ms: 951_827_696_000,
+            repeats: 7,
+            ..v1::Runaway::default()
+        };
+        let listed = v1::ConvictRequest { rule: String::new(), tenant: String::new(), ..conviction.clone() };
+        let text = runaways(&[record(conviction), v1::Runaway::default()]).into_string();
+        assert_eq!(text.matches("<tr>").count(), 2, "one without a verdict is none: {text}");
+        for part in ["2000-02-29", "&lt;b&gt;", "<td>RU = 5</td>", "<td>kill</td>"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(text.contains("<bdi>ann</bdi> of <bdi>acme</bdi></td><td class=\"number\">7</td>"), "{text}");
+        let text = runaways(&[record(listed)]).into_string();
+        assert!(text.contains("<td>watch list</td>") && text.contains("<bdi>ann</bdi></td>"), "{text}");
+    }
+
+    #[test]
     fn long_texts_are_cut_between_characters() {
         let cut = cut(&"é \n ".repeat(300));
         assert_eq!((cut.chars().count(), cut.ends_with('…')), (MOST_TEXT + 1, true));
