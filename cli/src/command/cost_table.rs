@@ -150,7 +150,8 @@ fn read(file: &Path, shadow: bool) -> Result<Vec<(v1::CostTable, &'static str)>,
         let message = format!("holds {} tables to put in force; leave one", tables.len());
         return Err(wrong(message));
     }
-    tables.into_iter().map(|(table, role)| Ok((checked(table).map_err(wrong)?, role))).collect()
+    let put = |(table, role)| Ok((checked(table).map_err(wrong)?, if shadow { SHADOW } else { role }));
+    tables.into_iter().map(put).collect()
 }
 
 /// The tables of a JSON document: one, for the role that is `asked`, or those of a list that have a role.

@@ -11,6 +11,49 @@ fn table(like: &Value, version: u64, role: &str) -> Value {
     table
 }
 
+/// A list has the role of each table, and the option says another one: prices that were to be tried would charge.
+#[test]
+fn shadow_prices_charge_nobody_whatever_role_the_file_says() {
+    let controller = Controller::start();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tables.json");
+    let put = |text: String, more: &[&str]| {
+        std::fs::write(&file, text).unwrap();
+        controller.run(&[&["cost-table", "put", file.to_str().unwrap(), "-o", "json"], more].concat())
+    };
+    let before = controller.json(&["cost-table", "list"]);
+    let live = &before[0];
+    let of = |list: &Value, role: &str| {
+        let found: Vec<u64> = list
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|table| table["role"] == role)
+            .map(|table| table["version"].as_u64().unwrap())
+            .collect();
+        found
+    };
+    let list = json!([table(live, 1, "stored"), table(live, 2, "active")]);
+    let done = put(list.to_string(), &["--shadow"]);
+    assert!(done.status.success(), "{}", err(&done));
+    let now = controller.json(&["cost-table", "list"]);
+    assert_eq!((of(&now, "active"), of(&now, "shadow")), (vec![1], vec![2]), "{now}");
+
+    let two = json!([table(live, 3, "active"), table(live, 4, "shadow")]).to_string();
+    for (text, more, said) in [
+        (two.as_str(), &["--shadow"][..], "holds 2 tables to put in force; leave one"),
+        ("[]", &[], "holds 0 tables to put in force"),
+        ("{\"name\": ", &[], "EOF while parsing"),
+        ("name = ", &[], "TOML parse error"),
+    ] {
+        let refused = put(text.to_owned(), more);
+        let told = err(&refused);
+        assert!(refused.status.code() == Some(1) && told.contains(said), "{text}: {told}");
+        assert!(told.contains("tables.json: ") && told.lines().count() == 1, "{told}");
+    }
+    assert_eq!(controller.json(&["cost-table", "list"]), now, "nothing is put");
+}
+
 #[test]
 fn the_tables_of_a_list_are_put_in_force_together_or_not_at_all() {
     let controller = Controller::start();
