@@ -5,15 +5,28 @@ use tidegate_controller::group_fields::alterable;
 use crate::error::CliError;
 
 /// Fields of the API whose flag is called otherwise, and what it is called.
-const OTHERWISE: [(&str, &str); 4] = [
+const OTHERWISE: [(&str, &str); 5] = [
     ("name", "the name"),
     ("ru_per_sec", "--rate"),
     ("burst_ru_per_sec", "--burstable"),
     ("watch_us", "--for"),
+    ("digest", "--similar-to or --exact"),
 ];
 
 /// Fields of other things than groups.
-const OTHERS: [&str; 7] = ["name", "tenant", "user", "action", "group", "switch_group", "watch_us"];
+const OTHERS: [&str; 11] = [
+    "name",
+    "tenant",
+    "user",
+    "action",
+    "group",
+    "switch_group",
+    "watch_us",
+    "digest",
+    "role",
+    "groups",
+    "rest_us",
+];
 
 /// The flag of a field.
 fn flag_of(field: &str) -> String {
@@ -102,6 +115,10 @@ mod tests {
                 "group a_b exists: --ttl differs, query_limit too",
             ),
             ("query_limit.exec_elapsed_us: 1ms is short", "--query-limit, EXEC_ELAPSED: 1ms is short"),
+            ("rest_us: 90000s is longer than 86400s", "--rest: 90000s is longer than 86400s"),
+            ("role: \"king\" is no role of those", "--role: \"king\" is no role of those"),
+            ("digest: \"x\" is no digest", "--similar-to or --exact: \"x\" is no digest"),
+            ("group a was changed: expected_revision is 3", "group a was changed: --expect-revision is 3"),
             ("", ""),
         ] {
             assert_eq!(spoken(said), shown);

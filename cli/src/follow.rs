@@ -57,7 +57,7 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     let span = parse_span(text).map_err(|error| error.to_string())?;
     let interval = Duration::from_micros(span.0);
     if !(MIN_INTERVAL..=MAX_INTERVAL).contains(&interval) {
-        return Err(format!("{text:?} is out of range: {MIN_INTERVAL:?} to 1d"));
+        return Err(format!("{text:?} is out of range: 100ms to 24h"));
     }
     Ok(interval)
 }
@@ -246,10 +246,7 @@ fn print_change<V: Shown>(
     names: &mut Vec<String>,
 ) -> Result<(), CliError> {
     if output == Output::Name {
-        let current = value.names();
-        current.iter().filter(|name| !names.contains(name)).try_for_each(|name| print(name))?;
-        *names = current;
-        return Ok(());
+        return print_new(value.names(), names);
     }
     let json = serde_json::to_value(value).map_err(|error| CliError::Output(error.into()))?;
     if json == *seen {
@@ -262,4 +259,27 @@ fn print_change<V: Shown>(
     output.one(value, || value.page())?;
     value.notes().iter().for_each(|line| note(line));
     Ok(())
+}
+
+/// Prints those of `names` that are not among the ones of `before`, in whose place they are put.
+pub(crate) fn print_new(names: Vec<String>, before: &mut Vec<String>) -> Result<(), CliError> {
+    names.iter().filter(|name| !before.contains(name)).try_for_each(|name| print(name))?;
+    *before = names;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_out_of_range_is_refused_with_bounds_that_are_taken() {
+        for out_of_range in ["99ms", "0s", "86401s", "25h"] {
+            let said = interval(out_of_range).unwrap_err();
+            let (_, bounds) = said.split_once("is out of range: ").unwrap();
+            let bounds: Vec<Duration> = bounds.split(" to ").map(|bound| interval(bound).unwrap()).collect();
+            assert_eq!(bounds, [MIN_INTERVAL, MAX_INTERVAL], "{said}");
+        }
+        assert!(interval("1 day").unwrap_err().contains("is not a duration such as"));
+    }
 }

@@ -16,6 +16,7 @@ use crate::clock::monotonic_us;
 use crate::command::controller::{EtcdArgs, config_of};
 use crate::endpoints;
 use crate::error::CliError;
+use crate::flags::in_flags;
 use crate::output::{note, unless_unread};
 use crate::table::{Column, Table};
 use crate::token;
@@ -123,7 +124,9 @@ pub(crate) async fn run(command: ClusterCommand, global: &Global) -> Result<(), 
                 rest_us: rest.unwrap_or_default(),
             };
             let admin = global.admin().await?;
-            let reply = admin.calls().drain_controller(request).await.map_err(admin.failed())?.into_inner();
+            let reply =
+                admin.calls().drain_controller(request).await.map_err(admin.failed()).map_err(in_flags)?;
+            let reply = reply.into_inner();
             global.output.show(&reply, || {
                 let rest = Span(reply.rest_us);
                 format!("controller {} leaves the lead to another one for {rest}\n", reply.controller)

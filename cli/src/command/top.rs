@@ -8,8 +8,8 @@ use clap::Args;
 use crate::args::Global;
 use crate::clock::{unix_ms, utc_text};
 use crate::error::CliError;
-use crate::follow::{interval, look_again};
-use crate::output::note;
+use crate::follow::{interval, look_again, print_new};
+use crate::output::{Output, note};
 use crate::page::Page;
 use crate::sample::{GroupSample, sample};
 use crate::stop;
@@ -21,7 +21,8 @@ use crate::top::{self, Board, indented, table};
     after_help = "Examples:\n  tidegate top\n  tidegate top --interval 5s\n  tidegate top --once -o json\n\n\
     Keys: q quits, ? shows all keys, arrows choose and sort, Enter shows one group's waits, parts and nodes, / filters,\n\
     t shows the tree, a all groups, p pauses.\n\
-    Without a terminal, or as JSON or YAML, it prints the figures once per interval. JSON and YAML have all groups.\n\
+    Without a terminal, or as JSON or YAML, it prints the figures once per interval. JSON and YAML have all groups;\n\
+    with -o name it prints each name once when it comes.\n\
     Numbers of a group include the groups below it; in JSON they are `with_children`."
 )]
 pub(crate) struct TopArgs {
@@ -53,7 +54,7 @@ pub(crate) async fn run(args: TopArgs, global: &Global) -> Result<(), CliError> 
     tokio::pin!(ended);
     let mut ticks = tokio::time::interval(args.interval);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut away = false;
+    let (mut away, mut named) = (false, Vec::new());
     loop {
         let look = async {
             ticks.tick().await;
@@ -66,6 +67,10 @@ pub(crate) async fn run(args: TopArgs, global: &Global) -> Result<(), CliError> 
                         note("the controller is back");
                     }
                     board.saw(samples.clone(), unix_ms());
+                    if global.output == Output::Name {
+                        print_new(names(&board), &mut named)?;
+                        continue;
+                    }
                     let heading = format!("{}  {}\n", global.endpoint, utc_text(unix_ms()));
                     let shown = || Page::from(heading).then(page(&board, &samples)).then("");
                     global.output.one(&samples, shown)?;

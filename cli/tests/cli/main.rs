@@ -31,6 +31,8 @@ mod gateway;
 #[cfg(test)]
 mod lab;
 #[cfg(test)]
+mod names;
+#[cfg(test)]
 mod node;
 #[cfg(test)]
 mod policy;
