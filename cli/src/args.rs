@@ -331,6 +331,8 @@ mod tests {
             ("lab policies --endpoint http://127.0.0.1:1", "--endpoint"),
             ("node --sql x --context prod", "--context"),
             ("context use prod --ca ca.pem", "--ca"),
+            ("store rekey x -o json", "--output"),
+            ("cluster restored --data x --context prod", "--context"),
         ] {
             let said = wrong(line);
             assert!(said.contains(&format!("{name} has no meaning for")), "{said}");

@@ -13,7 +13,7 @@ use crate::args::Cli;
 use crate::output::Output;
 
 /// Options of every command that say nothing to these: they ask no controller, or print no result.
-const IGNORED: [(&[&str], &[&str]); 19] = [
+const IGNORED: [(&[&str], &[&str]); 21] = [
     (&["controller"], &["endpoint", "output", "actor", "ca", "cert", "key", "token-file", "context"]),
     (&["gateway"], &["output", "actor", "context"]),
     (&["node"], &["actor", "context"]),
@@ -33,6 +33,8 @@ const IGNORED: [(&[&str], &[&str]); 19] = [
     (&["context", "remove"], &["endpoint", "output", "actor", "ca", "cert", "key", "token-file", "context"]),
     (&["store", "restore"], &["endpoint", "actor", "ca", "cert", "key", "token-file", "context"]),
     (&["store", "check"], &["endpoint", "actor", "ca", "cert", "key", "token-file", "context"]),
+    (&["store", "rekey"], &["endpoint", "output", "actor", "ca", "cert", "key", "token-file", "context"]),
+    (&["cluster", "restored"], &["endpoint", "ca", "cert", "key", "token-file", "context"]),
 ];
 
 /// Commands that print names with `-o name`.
