@@ -28,36 +28,31 @@ pub(crate) struct CompleteArgs {
     words: Vec<OsString>,
 }
 
-/// Arguments that are names: of which command, which argument, and of what.
-const NAMED: [(&[&str], &str, Names); 27] = [
-    (&["group", "create"], "parent", Names::Groups),
+/// Arguments that are names: of which command, which argument, and of what. Those that the usage calls `GROUP` are
+/// groups, too.
+const NAMED: [(&[&str], &str, Names); 18] = [
     (&["group", "alter"], "name", Names::Groups),
-    (&["group", "alter"], "parent", Names::Groups),
     (&["group", "delete"], "names", Names::Groups),
-    (&["group", "delete"], "force_to", Names::Groups),
     (&["group", "show"], "name", Names::Groups),
+    (&["group", "propose"], "name", Names::Groups),
+    (&["group", "proposal"], "name", Names::Groups),
+    (&["group", "apply-proposal"], "name", Names::Groups),
+    (&["group", "withdraw"], "name", Names::Groups),
     (&["edit", "group"], "name", Names::Groups),
-    (&["apply"], "under", Names::Groups),
-    (&["diff"], "under", Names::Groups),
-    (&["bind", "add"], "group", Names::Groups),
     (&["bind", "add"], "tenant", Names::Tenants),
+    (&["bind", "add"], "user", Names::Users),
     (&["bind", "remove"], "tenants", Names::Tenants),
     (&["bind", "remove"], "users", Names::Users),
-    (&["bind", "list"], "group", Names::Groups),
     (&["resolve"], "tenant", Names::Tenants),
     (&["resolve"], "user", Names::Users),
-    (&["usage"], "group", Names::Groups),
-    (&["lease", "list"], "group", Names::Groups),
     (&["client", "forget"], "names", Names::Clients),
     (&["cluster", "forget"], "name", Names::Controllers),
-    (&["watch", "add"], "group", Names::Groups),
-    (&["watch", "add"], "switch_group", Names::Groups),
-    (&["watch", "list"], "group", Names::Groups),
-    (&["statement", "list"], "group", Names::Groups),
-    (&["runaway", "list"], "group", Names::Groups),
     (&["context", "use"], "name", Names::Contexts),
     (&["context", "remove"], "names", Names::Contexts),
 ];
+
+/// What the usage calls the name of a group.
+const GROUP: &str = "GROUP";
 
 /// Prints what may follow. Whatever fails is nothing to follow: a shell is no place for an error.
 pub(crate) fn run(args: CompleteArgs, command: clap::Command) {
@@ -76,15 +71,28 @@ pub(crate) fn run(args: CompleteArgs, command: clap::Command) {
 
 /// The command with its names looked up at the controller.
 fn named(command: clap::Command, global: Option<&Arc<Global>>) -> clap::Command {
-    NAMED.into_iter().fold(command, |command, (path, argument, names)| {
+    let completer = |names: Names| {
         let global = global.cloned();
-        let completer = ArgValueCompleter::new(move |current: &std::ffi::OsStr| {
+        ArgValueCompleter::new(move |current: &std::ffi::OsStr| {
             let begin = current.to_string_lossy();
             let found = global.as_ref().map(|global| names.find(global)).unwrap_or_default().into_iter();
             found.filter(|name| name.starts_with(&*begin)).map(CompletionCandidate::new).collect()
-        });
-        with(command, path, argument, completer)
-    })
+        })
+    };
+    let command = of_groups(command, &completer(Names::Groups));
+    NAMED
+        .into_iter()
+        .fold(command, |command, (path, argument, names)| with(command, path, argument, completer(names)))
+}
+
+/// The same for each argument that the usage calls a group.
+fn of_groups(command: clap::Command, completer: &ArgValueCompleter) -> clap::Command {
+    let group = |arg: clap::Arg| {
+        let is_group =
+            arg.get_value_names().is_some_and(|names| names.iter().any(|name| name.as_str() == GROUP));
+        if is_group { arg.add(completer.clone()) } else { arg }
+    };
+    command.mut_args(group).mut_subcommands(|below| of_groups(below, completer))
 }
 
 fn with(
@@ -128,6 +136,42 @@ mod tests {
             }
             assert!(command.get_arguments().any(|arg| arg.get_id() == argument), "{path:?} {argument}");
         }
+    }
+
+    #[test]
+    fn every_argument_that_takes_a_group_is_found_by_what_the_usage_calls_it() {
+        let command = named(Cli::command(), None);
+        let mut at = vec![(String::new(), &command)];
+        let mut found = Vec::new();
+        while let Some((path, command)) = at.pop() {
+            at.extend(command.get_subcommands().map(|below| (format!("{path}{} ", below.get_name()), below)));
+            for arg in command.get_arguments().filter(|arg| arg.get::<ArgValueCompleter>().is_some()) {
+                found.push(format!("{path}{}", arg.get_id()));
+            }
+        }
+        for argument in [
+            "apply under",
+            "audit group",
+            "bind add group",
+            "bind list group_option",
+            "diff under",
+            "edit group name",
+            "group alter demote_to",
+            "group create parent",
+            "group delete force_to",
+            "group withdraw name",
+            "lab what-if group",
+            "lease list group",
+            "runaway list group",
+            "statement reset group",
+            "token create groups",
+            "usage group_option",
+            "watch add switch_group",
+            "watch remove group",
+        ] {
+            assert!(found.iter().any(|known| known == argument), "{argument}: {found:?}");
+        }
+        assert!(!found.iter().any(|known| known == "group create name"), "a new name");
     }
 
     #[test]

@@ -45,6 +45,13 @@ fn names_of_the_controller_follow_where_they_belong() {
     assert_eq!(at(&["resolve", "--tenant", ""]), ["storefront"]);
     assert_eq!(at(&["bind", "remove", "--user", ""]), ["ann"]);
     assert_eq!(at(&["edit", "group", "she"]), ["shelf"]);
+    assert_eq!(at(&["bind", "add", "shop", "--user", "a"]), ["ann"]);
+    assert_eq!(at(&["group", "withdraw", "she"]), ["shelf"]);
+    assert_eq!(at(&["group", "alter", "shop", "--demote-to", "oth"]), ["other"]);
+    assert_eq!(at(&["statement", "reset", "she"]), ["shelf"]);
+    assert_eq!(at(&["watch", "remove", "--group", "she"]), ["shelf"]);
+    assert_eq!(at(&["usage", "--group", "oth"]), ["other"]);
+    assert!(at(&["group", "create", "she"]).is_empty(), "the name of a new group is a new one");
     assert!(at(&["gro"]).contains(&"group".to_owned()));
     let elsewhere =
         follows("http://127.0.0.1:1", &["--endpoint", &controller.endpoint, "group", "show", "she"]);
