@@ -182,3 +182,23 @@ fn a_text_is_kept_when_what_answers_at_last_is_no_controller() {
     assert!(!output.status.success() && err(&output).contains("gRPC"), "{}", err(&output));
     assert!(kept(&output).contains("ru_per_sec: 7"));
 }
+
+#[test]
+fn a_text_that_is_emptied_changes_nothing_and_one_that_says_the_same_says_so() {
+    let (controller, folder, editor) = stage("printf '# nothing\\n\\n' > \"$1\"");
+    let output = edit(&controller, &editor, folder.path());
+    assert!(output.status.success(), "{}", err(&output));
+    assert_eq!(out(&output), "group shop unchanged: the text is empty\n");
+    // Another text of the same group.
+    fs::write(&editor, "#!/bin/sh\nprintf '# mine\\n' >> \"$1\"\n").unwrap();
+    let output = edit(&controller, &editor, folder.path());
+    assert_eq!(out(&output), "group shop unchanged, revision 2\n", "{}", err(&output));
+    // One that is refused again and again is kept in the end.
+    fs::write(&editor, "#!/bin/sh\nprintf 'colour: red\\n' >> \"$1\"\n").unwrap();
+    let output = edit(&controller, &editor, folder.path());
+    assert_eq!(output.status.code(), Some(1));
+    let said = err(&output);
+    assert!(said.contains("nothing is changed after 20 tries") && said.contains("colour"), "{said}");
+    assert!(kept(&output).contains("colour: red"), "{said}");
+    assert_eq!(rate(&controller), "5");
+}

@@ -5,6 +5,8 @@ mod admin;
 #[cfg(test)]
 mod apply;
 #[cfg(test)]
+mod asked;
+#[cfg(test)]
 mod calls;
 #[cfg(test)]
 mod cluster;

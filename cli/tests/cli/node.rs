@@ -1,8 +1,12 @@
 //! `tidegate node` against a real controller process.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::{Controller, out};
+use crate::support::{Controller, err, eventually, out, tidegate};
 
 #[test]
 fn a_statement_dearer_than_the_burst_runs_every_time_and_the_rest_is_owed() {
@@ -58,4 +62,74 @@ fn a_transaction_that_lost_a_statement_is_kept_in_no_part() {
     let connection = rusqlite::Connection::open(&database).unwrap();
     let kept: String = connection.query_row("select group_concat(a) from t", [], |row| row.get(0)).unwrap();
     assert_eq!(kept, "3,4");
+}
+
+/// An operator who ends it wants it to end, and what ran until then is to be paid, once.
+#[test]
+fn a_node_that_is_interrupted_ends_and_what_ran_is_charged_once() {
+    let controller = Controller::start();
+    controller.ok(&["group", "create", "slow", "--rate", "1", "--burst", "1"]);
+    controller.ok(&["group", "create", "fast", "--rate", "1000000"]);
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("work.sql");
+    let count = |to: &str| {
+        format!(
+            "with recursive n(i) as (select 1 union all select i + 1 from n where i < {to}) select count(*) from n;"
+        )
+    };
+    // In one group the second statement waits for longer than any test, in the other one it runs for longer.
+    for (group, user, second) in [("slow", "sue", "2"), ("fast", "fay", "1000000000000")] {
+        controller.ok(&["bind", "add", group, "--user", user]);
+        std::fs::write(&script, [count("400000"), count(second), count("3")].concat()).unwrap();
+        let mut command = tidegate();
+        command.args(["--endpoint", &controller.endpoint, "-o", "json", "node", "--max-wait", "60m"]);
+        command.args(["--user", user, "--sql", script.to_str().unwrap()]);
+        let mut node =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(node.stdout.take().unwrap()).lines();
+        let first: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        kill_process(Pid::from_child(&node), Signal::TERM).unwrap();
+        let rest: Vec<Value> = lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+        let output = node.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{group}");
+        let said = err(&output);
+        assert!(said.contains("interrupted; the remaining statements did not run"), "{group}: {said}");
+        // The second one was cut off, or had not begun; the third never ran.
+        assert!(rest.len() <= 1 && rest.iter().all(|line| line["error"] != ""), "{group}: {rest:?}");
+        let charged = |line: &Value| line["charged_micro_ru"].as_u64().unwrap();
+        let paid: u64 = charged(&first) + rest.iter().map(charged).sum::<u64>();
+        let counted = || controller.json(&["usage", group])[0]["total"]["total_micro_ru"].clone();
+        eventually("all of it is counted, and no more", || counted() == paid);
+
+        let table = controller.ok(&["usage", group, "--history", "hour"]);
+        assert!(table.starts_with("FROM (UTC)") && table.lines().count() >= 2, "{table}");
+        for step in ["second", "minute", "hour"] {
+            let points = controller.json(&["usage", group, "--history", step]);
+            let points = points.as_array().unwrap();
+            let micro = |point: &Value| point["amount"]["total_micro_ru"].as_u64().unwrap();
+            assert_eq!(points.iter().map(micro).sum::<u64>(), paid, "{step}: {points:?}");
+            let starts = controller.ok(&["usage", group, "--history", step, "-o", "name"]);
+            assert_eq!(starts.lines().next().unwrap(), points[0]["start_unix_s"].to_string(), "{step}");
+        }
+    }
+}
+
+#[test]
+fn a_file_without_a_statement_is_a_mistake_and_what_failed_shows_its_cost() {
+    let controller = Controller::start();
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("work.sql");
+    let run = |text: &str| {
+        std::fs::write(&script, text).unwrap();
+        controller.run(&["node", "--sql", script.to_str().unwrap()])
+    };
+    let empty = run(" ;\n-- nothing\n;");
+    assert_eq!(empty.status.code(), Some(2), "{}", out(&empty));
+    assert!(err(&empty).contains("no statement to run; write some"), "{}", err(&empty));
+    let failed = run("select nonsense; select 1");
+    assert_eq!(failed.status.code(), Some(1));
+    let text = out(&failed);
+    assert!(text.contains("failed: ") && text.contains("nonsense"), "{text}");
+    assert!(text.contains("select 1\n") && text.contains("1 rows, 0 changed"), "{text}");
+    assert!(err(&failed).contains("a statement was refused or failed, see above"), "{}", err(&failed));
 }
