@@ -6,6 +6,7 @@
 //! settings.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
@@ -52,7 +53,12 @@ pub(crate) struct Contexts {
 
 /// The file.
 pub(crate) fn path() -> Result<PathBuf, CliError> {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    path_by(|name| std::env::var_os(name))
+}
+
+/// The file where variables have these values.
+fn path_by(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, CliError> {
+    let set = |name| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let folder = || {
         let configured = set("XDG_CONFIG_HOME").filter(|path| path.is_absolute());
         configured.or_else(|| Some(set("HOME")?.join(".config")))
@@ -198,6 +204,29 @@ mod tests {
     }
 
     #[test]
+    fn the_file_is_where_the_environment_says_and_an_empty_variable_says_nothing() {
+        let path = |set: &[(&str, &str)]| {
+            path_by(|name| set.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into()))
+        };
+        let (xdg, home) = (("XDG_CONFIG_HOME", "/xdg"), ("HOME", "/home/ann"));
+        for (set, file) in [
+            (&[(VARIABLE, "mine.toml"), xdg, home][..], "mine.toml"),
+            (&[(VARIABLE, ""), xdg, home], "/xdg/tidegate/contexts.toml"),
+            (&[xdg], "/xdg/tidegate/contexts.toml"),
+            // One that is not absolute is to be ignored, by the specification of such folders.
+            (&[("XDG_CONFIG_HOME", "xdg"), home], "/home/ann/.config/tidegate/contexts.toml"),
+            (&[("XDG_CONFIG_HOME", ""), home], "/home/ann/.config/tidegate/contexts.toml"),
+        ] {
+            assert_eq!(path(set).unwrap(), Path::new(file), "{set:?}");
+        }
+        for none in [&[][..], &[("HOME", "")]] {
+            let error = path(none).unwrap_err();
+            assert!(error.to_string().contains("name it in TIDEGATE_CONTEXTS"), "{error}");
+            assert_eq!(error.exit_code(), 2);
+        }
+    }
+
+    #[test]
     fn what_is_written_is_read_and_nobody_else_reads_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/er/contexts.toml");
@@ -216,6 +245,9 @@ mod tests {
         };
         all.write(&path).unwrap();
         assert_eq!(Contexts::read(&path).unwrap(), all);
+        let by_certificate = Context { token_file: None, ..all.contexts["prod"].clone() };
+        let shown = [&all.contexts["prod"], &by_certificate, &all.contexts["bare"]].map(Context::shows);
+        assert_eq!(shown, ["token", "certificate", "nothing"]);
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let folder = path.parent().unwrap();
         assert_eq!(fs::metadata(folder).unwrap().permissions().mode() & 0o777, 0o700);

@@ -126,16 +126,48 @@ async fn forget(names: Vec<String>, global: &Global) -> Result<(), CliError> {
         _ => v1::ForgetClientRequest { client: String::new(), clients: names.clone() },
     };
     let reply = admin.calls().forget_client(request).await.map_err(admin.failed())?.into_inner();
-    let counts = if names.len() == 1 { vec![reply.incarnations] } else { reply.of_each };
-    let views: Vec<Forgotten> = names
-        .into_iter()
-        .zip(counts)
-        .map(|(client, incarnations)| Forgotten { client, incarnations })
-        .collect();
+    let views = forgotten(names, reply);
     let line =
         |view: &Forgotten| format!("client {} forgotten, {} starts of it\n", view.client, view.incarnations);
     match views.as_slice() {
         [view] => global.output.show(view, || line(view)),
         views => global.output.show(&views, || views.iter().map(line).collect::<String>()),
+    }
+}
+
+/// Each node with its own count.
+fn forgotten(names: Vec<String>, reply: v1::ForgetClientReply) -> Vec<Forgotten> {
+    let counts = if names.len() == 1 { vec![reply.incarnations] } else { reply.of_each };
+    let of_each = names.into_iter().zip(counts);
+    of_each.map(|(client, incarnations)| Forgotten { client, incarnations }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_node_that_is_forgotten_has_its_own_count() {
+        let said = |names: &[&str], reply| {
+            let names = names.iter().map(|name| (*name).to_owned()).collect();
+            let views = forgotten(names, reply).into_iter();
+            views.map(|view| format!("{}={}", view.client, view.incarnations)).collect::<Vec<_>>()
+        };
+        let several = v1::ForgetClientReply { incarnations: 5, of_each: vec![2, 3] };
+        assert_eq!(said(&["b", "a"], several), ["b=2", "a=3"]);
+        // Controllers of before count no others.
+        assert_eq!(said(&["b"], v1::ForgetClientReply { incarnations: 4, of_each: Vec::new() }), ["b=4"]);
+    }
+
+    #[test]
+    fn the_share_of_the_cpu_that_is_metered_is_shown_where_it_is_known() {
+        for (process_cpu_ns, metered_cpu_ns, shown) in
+            [(0, 5, ""), (400, 100, "25%"), (400, 0, "0%"), (100, 101, "100%")]
+        {
+            assert_eq!(
+                attributed(&v1::NodeStats { process_cpu_ns, metered_cpu_ns, ..v1::NodeStats::default() }),
+                shown
+            );
+        }
     }
 }

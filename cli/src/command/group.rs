@@ -451,6 +451,13 @@ mod tests {
         assert_eq!((group.burstable.as_str(), group.burst_ru_per_sec.as_str()), ("moderated", "10"));
         assert_eq!(group.ttl_us, 2_000_000);
         assert!(Settings::default().apply("g".into()).1.is_empty());
+        // Without a limit behind the colon, one that was set before does not stay.
+        let bare = Settings { burstable: Some("moderated".into()), ..Settings::default() };
+        let (group, mask) = bare.apply("g".into());
+        assert_eq!(
+            (mask.join(" ").as_str(), &*group.burst_ru_per_sec),
+            ("burstable burst_ru_per_sec", DEFAULT)
+        );
         let none = Settings { query_limit: Some(QueryLimitText(None)), ..Settings::default() };
         assert_eq!(none.apply("g".into()).1, ["query_limit"]);
     }

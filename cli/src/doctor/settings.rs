@@ -44,7 +44,6 @@ pub(crate) fn store_in(data: &Path) -> String {
 pub(crate) fn judge(facts: &SettingFacts) -> (Vec<Finding>, Config) {
     let mut findings = Vec::new();
     let (origin, mut table) = from_file(facts, &mut findings);
-    let in_file: Vec<String> = table.keys().cloned().collect();
     for (_, setting, value) in &facts.flags {
         table.insert((*setting).to_owned(), toml::Value::String(value.clone()));
     }
@@ -54,8 +53,7 @@ pub(crate) fn judge(facts: &SettingFacts) -> (Vec<Finding>, Config) {
         match flag {
             _ if !table.contains_key(setting) => "default".to_owned(),
             Some((flag, ..)) => (*flag).to_owned(),
-            None if in_file.iter().any(|name| name == setting) => origin.clone(),
-            None => "default".to_owned(),
+            None => origin.clone(),
         }
     };
     findings.extend(
@@ -207,6 +205,67 @@ mod tests {
             assert!(ok.iter().any(|found| found == line), "{line}: {ok:?}");
         }
         assert_eq!(config.grpc_listen.port(), 2);
+    }
+
+    /// A value of its own for each setting.
+    const ALL: [(&str, &str, &str); 34] = [
+        ("store", "\"/data/a.redb\"", "/data/a.redb"),
+        ("grpc_listen", "\"127.0.0.1:1\"", "127.0.0.1:1"),
+        ("http_listen", "\"127.0.0.1:2\"", "127.0.0.1:2"),
+        ("http_hosts", "[\"a.example\", \"b.example\"]", "a.example, b.example"),
+        ("tls_cert", "\"/c.pem\"", "/c.pem"),
+        ("tls_key", "\"/k.pem\"", "/k.pem"),
+        ("tls_client_ca", "\"/ca.pem\"", "/ca.pem"),
+        ("tls_client_crl", "\"/crl.pem\"", "/crl.pem"),
+        ("tls_clients", "\"optional\"", "optional"),
+        ("authentication", "\"required\"", "required"),
+        ("anonymous_role", "\"viewer\"", "viewer"),
+        ("capacity", "\"5000\"", "5000 RU/s"),
+        ("drift_ppm", "7", "7"),
+        ("margin", "\"150ms\"", "150ms"),
+        ("fence", "\"20s\"", "20s"),
+        ("alarm_throttled_for", "\"31s\"", "31s"),
+        ("alarm_resolved_after", "\"32s\"", "32s"),
+        ("alarm_quota_percent", "81", "81"),
+        ("trace_endpoint", "\"https://192.0.2.1:4318/s3cret\"", "https://192.0.2.1:4318"),
+        ("trace_sample", "\"0.25\"", "0.25"),
+        ("trace_headers_file", "\"/headers\"", "/headers"),
+        ("trace_ca", "\"/trace-ca.pem\"", "/trace-ca.pem"),
+        ("trace_plaintext_off_loopback", "true", "true"),
+        ("etcd_endpoints", "[\"https://e1:1\", \"https://e2:2\"]", "https://e1:1, https://e2:2"),
+        ("etcd_ca", "\"/etcd-ca.pem\"", "/etcd-ca.pem"),
+        ("etcd_cert", "\"/etcd-c.pem\"", "/etcd-c.pem"),
+        ("etcd_key", "\"/etcd-k.pem\"", "/etcd-k.pem"),
+        ("etcd_user", "\"ann\"", "ann"),
+        ("etcd_password_file", "\"/password\"", "/password"),
+        ("cluster_name", "\"c1\"", "c1"),
+        ("cluster_prefix", "\"ours/\"", "ours/"),
+        ("cluster_address", "\"https://c1:3\"", "https://c1:3"),
+        ("cluster_seed", "true", "true"),
+        ("cluster_strict", "true", "true"),
+    ];
+
+    #[test]
+    fn each_setting_is_shown_with_its_own_value() {
+        let lines = |settings: &mut dyn Iterator<Item = (&str, &str)>| -> String {
+            settings.map(|(name, text)| format!("{name} = {text}\n")).collect()
+        };
+        let text = lines(&mut ALL.iter().map(|(name, text, _)| (*name, *text)));
+        let file =
+            |text: String| SettingFacts { file: Some(("f".into(), Ok(text))), ..SettingFacts::default() };
+        let (failed, ok, _) = judged(&file(text.clone()));
+        assert!(failed.is_empty(), "{failed:?}");
+        let shown =
+            |ok: &[String], line: &str| assert!(ok.iter().any(|found| found == line), "{line}: {ok:?}");
+        for (name, _, value) in ALL {
+            shown(&ok, &format!("{name} = {value} (f)"));
+        }
+        let required = text.replace("\"optional\"", "\"required\"");
+        shown(&judged(&file(required)).1, "tls_clients = required (f)");
+        let (_, ok, _) = judged(&SettingFacts::default());
+        for line in ["tls_clients = none", "fence = none", "capacity = unlimited", "etcd_user = none"] {
+            shown(&ok, &format!("{line} (default)"));
+        }
     }
 
     #[test]

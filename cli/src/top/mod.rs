@@ -146,3 +146,38 @@ fn pressed(key: KeyEvent) -> Option<Press> {
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_key_of_the_terminal_is_the_one_that_the_board_knows() {
+        let key = |code, modifiers| pressed(KeyEvent::new(code, modifiers));
+        let (plain, control) = (KeyModifiers::NONE, KeyModifiers::CONTROL);
+        for (code, press) in [
+            (KeyCode::Char('q'), Press::Char('q')),
+            (KeyCode::Up, Press::Up),
+            (KeyCode::Down, Press::Down),
+            (KeyCode::Left, Press::Left),
+            (KeyCode::Right, Press::Right),
+            (KeyCode::PageUp, Press::PageUp),
+            (KeyCode::PageDown, Press::PageDown),
+            (KeyCode::Home, Press::Home),
+            (KeyCode::End, Press::End),
+            (KeyCode::Enter, Press::Enter),
+            (KeyCode::Esc, Press::Escape),
+            (KeyCode::Backspace, Press::Backspace),
+        ] {
+            assert_eq!(key(code, plain), Some(press), "{code:?}");
+        }
+        // In raw mode these are keys, and the program is to end, or to stop, all the same.
+        assert_eq!(key(KeyCode::Char('c'), control), Some(Press::Interrupt));
+        assert_eq!(key(KeyCode::Char('z'), control), Some(Press::Suspend));
+        assert_eq!(key(KeyCode::Char('q'), control), None);
+        assert_eq!(key(KeyCode::F(5), plain), None);
+        let mut released = KeyEvent::new(KeyCode::Char('q'), plain);
+        released.kind = KeyEventKind::Release;
+        assert_eq!(pressed(released), None, "a key counts once");
+    }
+}

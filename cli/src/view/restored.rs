@@ -79,3 +79,52 @@ impl RestoredView {
         page
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::units::RuTotal;
+    use tidegate_proto::v1;
+
+    use super::*;
+    use crate::screen::Screen;
+
+    #[test]
+    fn what_a_restore_lost_is_told_by_group_and_change() {
+        let entry = v1::AuditEntry {
+            id: 9,
+            action: "revoke token".into(),
+            subject: "token 3 of ann".into(),
+            ..v1::AuditEntry::default()
+        };
+        let lost = |groups, changes, newest| Lost { ru: RuTotal(7_500_000), groups, changes, newest };
+        let restored = |lost| Restored {
+            cluster: "c0ffee".into(),
+            epoch: 5,
+            kept: 12,
+            had: 34,
+            lost,
+            aside: "/data/tidegate.redb.ahead".into(),
+        };
+        let groups = vec![("shop".to_owned(), RuTotal(7_000_000)), ("batch".to_owned(), RuTotal(500_000))];
+        let view = RestoredView::of(restored(lost(groups, 2, vec![entry])));
+        let text = |view: &RestoredView| view.page().lines(&Screen::default(), true).join("\n");
+        let shown = text(&view);
+        for part in [
+            "goes on as c0ffee, from segment 12 of 34; the file is now /data/tidegate.redb.ahead;",
+            "lost: 2 changes of definitions, and 7.5 RU",
+            "revoke token",
+            "token 3 of ann",
+        ] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        let lines: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
+        for row in [["shop", "7"], ["batch", "0.5"]] {
+            assert!(lines.iter().any(|line| *line == row), "{row:?}: {shown}");
+        }
+        let json = serde_json::to_value(&view).unwrap();
+        let (epoch, segment, of) = (&json["epoch"], &json["segment"], &json["segment_of_file"]);
+        assert_eq!((epoch, segment, of), (&5.into(), &12.into(), &34.into()));
+        let nothing = text(&RestoredView::of(restored(lost(Vec::new(), 0, Vec::new()))));
+        assert!(!nothing.contains("GROUP") && !nothing.contains("ACTOR"), "no empty tables: {nothing}");
+    }
+}

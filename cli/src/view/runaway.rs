@@ -84,3 +84,45 @@ impl RunawayView {
         table
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_runaway_is_shown_with_who_ran_it_and_what_was_done() {
+        let conviction = v1::ConvictRequest {
+            group: "shop".into(),
+            r#match: "identify".into(),
+            action: "switch_group".into(),
+            switch_group: "slow".into(),
+            rule: "RU=5".into(),
+            fingerprint: "00ff".into(),
+            template: "SELECT ?".into(),
+            text_sha256: "abcd".into(),
+            gateway: "gw-1".into(),
+            tenant: "acme".into(),
+            user: "ann".into(),
+            ..v1::ConvictRequest::default()
+        };
+        let record = v1::Runaway {
+            conviction: Some(conviction),
+            first_unix_ms: 1_000,
+            last_unix_ms: 951_827_696_000,
+            repeats: 7,
+            ..v1::Runaway::default()
+        };
+        let view = RunawayView::from(record);
+        assert_eq!((view.first_unix_ms, view.text_sha256.as_str()), (1_000, "abcd"));
+        let line = |view: RunawayView| {
+            let laid = RunawayView::table(&[view]).laid(None, true);
+            let text: String = laid.rows.into_iter().flatten().flatten().map(|span| span.text).collect();
+            text.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        let begin = "2000-02-29 12:34:56Z 7 shop identify";
+        let end = "RU=5 acme ann gw-1 00ff SELECT ?";
+        assert_eq!(line(view.clone()), format!("{begin} switch to slow {end}"));
+        let killed = RunawayView { action: "kill".into(), switch_group: String::new(), ..view };
+        assert_eq!(line(killed), format!("{begin} kill {end}"));
+    }
+}

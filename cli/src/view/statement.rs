@@ -105,3 +105,45 @@ impl StatementView {
         table
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_figure_of_a_statement_is_shown_as_what_it_is() {
+        let row = v1::StatementRow {
+            group: "shop".into(),
+            fingerprint: "00ff".into(),
+            kind: "select".into(),
+            template: "SELECT ?".into(),
+            calls: 4,
+            cpu_micro_ru: 1_000_000,
+            read_micro_ru: 2_000_000,
+            write_micro_ru: 4_000_000,
+            network_micro_ru: 8_000_000,
+            max_micro_ru: 9_000_000,
+            rows: 21,
+            elapsed_us: 31_000,
+            waited_us: 32_000,
+            errors: 41,
+            throttled: 42,
+            estimated: 43,
+            first_unix_ms: 51,
+            last_unix_ms: 52,
+            ..v1::StatementRow::default()
+        };
+        let view = StatementView::from(row.clone());
+        assert_eq!((view.total_micro_ru, view.average_micro_ru), (15_000_000, 3_750_000));
+        assert_eq!((view.first_unix_ms, view.last_unix_ms, view.estimated), (51, 52, 43));
+        assert_eq!(view.kind, "select");
+        let laid = StatementView::table(std::slice::from_ref(&view)).laid(None, true);
+        let line: String = laid.rows.into_iter().flatten().flatten().map(|span| span.text).collect();
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        let shown = "shop 00ff 4 15 1 2 4 8 3.75 9 21 31 32 41 42 SELECT ?";
+        assert_eq!(cells.join(" "), shown);
+        // One that was never finished has no average.
+        let begun = StatementView::from(v1::StatementRow { calls: 0, ..row });
+        assert_eq!(begun.average_micro_ru, 0);
+    }
+}
