@@ -11,6 +11,7 @@ use tidegate_client::{Client, Resolved};
 use tidegate_controller::quantity::parse_span;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::time::sleep;
 
 use crate::args::Global;
 use crate::demo::worker;
@@ -21,6 +22,9 @@ use crate::output::{Output, print, unless_unread};
 use crate::sql::{Statement, read, split};
 use crate::stop;
 use crate::view::{millis, ru_text};
+
+/// Between two interruptions of a node that is to end: as long as a person takes for at once.
+const INTERRUPTS_EVERY: Duration = Duration::from_millis(100);
 
 /// How to run.
 #[derive(Debug, Args)]
@@ -165,10 +169,14 @@ async fn statements(governor: &Arc<Governor>, args: &NodeArgs, output: Output) -
     let (stopping, stop) = watch::channel(false);
     let (interrupt, parent) = (connection.get_interrupt_handle(), args.until_stdin_ends);
     let stopper = tokio::spawn(async move {
-        let asked = stop::requested(parent).await;
+        // Where nobody can ask for it, it ends at once.
+        let _ = stop::requested(parent).await;
         stopping.send_replace(true);
-        interrupt.interrupt();
-        asked
+        // SQLite interrupts what runs, and the next statement may be about to begin.
+        loop {
+            interrupt.interrupt();
+            sleep(INTERRUPTS_EVERY).await;
+        }
     });
     let work = Statements {
         governor: Arc::clone(governor),
