@@ -255,9 +255,9 @@ impl Statements {
         Ok(failed)
     }
 
-    /// Keeps nothing of a transaction, unless it is rolled back already.
+    /// Keeps nothing of a transaction, unless it is rolled back already, or will be as the connection ends with it.
     fn roll_back(&self) -> Result<(), CliError> {
-        if self.connection.is_autocommit() {
+        if self.connection.is_autocommit() || *self.stop.borrow() {
             Ok(())
         } else {
             Ok(self.connection.execute_batch("ROLLBACK")?)

@@ -103,14 +103,12 @@ mod tests {
             gateway: "gw-1".into(),
             tenant: "acme".into(),
             user: "ann".into(),
-            ..v1::ConvictRequest::default()
         };
         let record = v1::Runaway {
             conviction: Some(conviction),
             first_unix_ms: 1_000,
             last_unix_ms: 951_827_696_000,
             repeats: 7,
-            ..v1::Runaway::default()
         };
         let view = RunawayView::from(record);
         assert_eq!((view.first_unix_ms, view.text_sha256.as_str()), (1_000, "abcd"));
