@@ -141,7 +141,7 @@ impl<'c> Steps<'c> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::sync::mpsc::channel;
     use std::time::Duration;
 
     use tidegate_core::group::GroupId;
@@ -149,52 +149,32 @@ mod tests {
 
     use super::*;
     use crate::definitions::definition::Definition;
+    use crate::store::overheard::{Call, Overheard};
     use crate::store::records::{META_NEXT_GROUP, group_row, put_number};
-    use crate::store::{RedbStore, Table, Visit, VisitAll, Write};
-
-    /// A store whose commits wait until the ledger is read.
-    struct Waits(RedbStore, Sender<()>, Mutex<Receiver<()>>);
-
-    impl Store for Waits {
-        fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
-            let read = self.2.lock().unwrap().recv_timeout(Duration::from_secs(20));
-            read.map_err(|error| StoreError::Failed { operation: "wait", reason: error.to_string() })?;
-            self.0.commit(batch)
-        }
-
-        fn scan(&self, table: Table, from: &[u8], visit: &mut Visit<'_>) -> Result<(), StoreError> {
-            if table == Table::Ledger {
-                self.1.send(()).unwrap();
-            }
-            self.0.scan(table, from, visit)
-        }
-
-        fn get(&self, table: Table, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
-            self.0.get(table, keys)
-        }
-
-        fn copy(&self, visit: &mut VisitAll<'_>) -> Result<(), StoreError> {
-            self.0.copy(visit)
-        }
-
-        fn seal(&self) -> Result<String, StoreError> {
-            self.0.seal()
-        }
-
-        fn break_seal(&self) -> Result<Option<String>, StoreError> {
-            self.0.break_seal()
-        }
-    }
+    use crate::store::{RedbStore, Table};
 
     #[test]
     fn a_start_may_read_the_ledger_while_it_is_stored_that_it_has_begun() {
         let folder = tempfile::tempdir().unwrap();
         let store = RedbStore::open(&folder.path().join("store")).unwrap();
         let (read, seen) = channel();
-        let store = Arc::new(Waits(store, read, Mutex::new(seen)));
+        let seen = Arc::new(Mutex::new(seen));
+        let waits = Arc::clone(&seen);
+        // Commits wait until the ledger is read.
+        let hear = move |call| match call {
+            Call::Commit => {
+                let read = waits.lock().unwrap().recv_timeout(Duration::from_secs(20));
+                read.map_err(|error| StoreError::Failed { operation: "wait", reason: error.to_string() })
+            }
+            Call::Scan(Table::Ledger) => {
+                read.send(()).unwrap();
+                Ok(())
+            }
+            Call::Scan(_) | Call::Get(_) => Ok(()),
+        };
         let config = ServiceConfig { side_by_side: true, ..ServiceConfig::default() };
-        let service = Service::load(Arc::clone(&store) as _, config, Clock::start()).unwrap();
-        assert_eq!((service.epoch(), store.2.lock().unwrap().try_recv().is_err()), (1, true));
+        let service = Service::load(Arc::new(Overheard(store, hear)), config, Clock::start()).unwrap();
+        assert_eq!((service.epoch(), seen.lock().unwrap().try_recv().is_err()), (1, true));
     }
 
     /// Measures, by hand and in a release build: `COUNT=1000000 cargo test --release -p tidegate-controller --lib

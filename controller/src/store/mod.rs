@@ -12,6 +12,8 @@ mod file;
 mod guarded;
 mod note;
 mod opening;
+#[cfg(test)]
+pub(crate) mod overheard;
 mod overlay;
 pub mod records;
 pub mod replicated;

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
-use tidegate_controller::audit::Actor;
 use tidegate_controller::clock::Clock;
 use tidegate_controller::service::{EntryIn, RenewIn, ReportIn, Sent, Service, ServiceConfig, Session};
 use tidegate_controller::store::Store;
@@ -17,7 +16,7 @@ use tidegate_core::units::{RuTotal, Span, Time};
 use tidegate_core::usage::{Parts, Total};
 use tidegate_proto::v1;
 
-use crate::support::{Faulty, MemoryStore, stories};
+use crate::support::{Faulty, MemoryStore, actor, stories};
 
 const SEEDS: u64 = 400;
 const STEPS: u64 = 120;
@@ -90,10 +89,6 @@ struct Story {
     /// Commits that succeed in this step; `None`: all.
     commits: Option<u64>,
     weeks: u64,
-}
-
-fn actor() -> Actor {
-    Actor::new(None, "test")
 }
 
 impl Story {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_controller::audit::Actor;
 use tidegate_controller::limits::{MAX_COST_TABLES, MAX_FOLDED_AHEAD};
 use tidegate_controller::service::{EntryIn, RenewIn, ReportIn, Service, Session};
 use tidegate_core::exchange::Ask;
@@ -11,7 +10,7 @@ use tidegate_core::units::{Rate, Ru};
 use tidegate_core::usage::{Consumption, RuParts};
 use tidegate_proto::v1;
 
-use crate::support::{MemoryStore, group, started};
+use crate::support::{MemoryStore, actor, group, started};
 
 const SECOND: u64 = 1_000_000;
 
@@ -19,10 +18,6 @@ struct Stage {
     store: Arc<MemoryStore>,
     now: Arc<AtomicU64>,
     service: Service,
-}
-
-fn actor() -> Actor {
-    Actor::new(None, "test")
 }
 
 impl Stage {

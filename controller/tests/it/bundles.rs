@@ -4,7 +4,6 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_controller::audit::Actor;
 use tidegate_controller::error::AdminError;
 use tidegate_controller::service::{Done, EventKind, RenewIn, ReportIn, Service, Session};
 use tidegate_controller::store::records::StoredGroup;
@@ -15,11 +14,7 @@ use tidegate_proto::v1::step::Kind;
 use tidegate_proto::v1::{self, ApplyRequest, Prune, Step};
 
 use crate::apply::{below, gone, step};
-use crate::support::{MemoryStore, group, started};
-
-fn actor() -> Actor {
-    Actor::new(None, "test")
-}
+use crate::support::{MemoryStore, actor, group, started};
 
 /// A controller without a network, its store and its time.
 struct Stage {

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_controller::audit::Actor;
 use tidegate_controller::clock::Clock;
 use tidegate_controller::service::{Service, ServiceConfig};
 use tidegate_controller::store::records::META_CLEAN;
 use tidegate_controller::store::{Store, Table, Write};
 
-use crate::support::MemoryStore;
+use crate::support::{MemoryStore, actor};
 use tidegate_proto::v1;
 
 /// A store and a clock.
@@ -30,10 +29,6 @@ impl Site {
         self.us.fetch_add(seconds * 1_000_000, Ordering::Relaxed);
         service.upkeep().flush().unwrap();
     }
-}
-
-fn actor() -> Actor {
-    Actor::new(None, "test")
 }
 
 fn group(name: &str, parent: &str, ttl_s: u64) -> v1::Group {

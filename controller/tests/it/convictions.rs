@@ -7,12 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
-use tidegate_controller::audit::Actor;
 use tidegate_controller::limits::CONVICTION_WINDOW_MS;
 use tidegate_controller::service::Service;
 use tidegate_proto::v1;
 
-use crate::support::{Faulty, MemoryStore, started, stories};
+use crate::support::{Faulty, MemoryStore, actor, started, stories};
 
 const SEEDS: u64 = 150;
 const STEPS: u64 = 80;
@@ -50,10 +49,6 @@ struct Story {
     kept: Model,
     /// Whether commits of this step fail.
     full: bool,
-}
-
-fn actor() -> Actor {
-    Actor::new(None, "test")
 }
 
 fn digest(matching: &str, statement: u64) -> String {

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
-use tidegate_controller::audit::Actor;
 use tidegate_controller::limits::{MAX_GATEWAYS, MAX_STATEMENT_PAGE, MAX_STATEMENTS};
 use tidegate_controller::name::GroupName;
 use tidegate_controller::service::Service;
@@ -18,7 +17,7 @@ use tidegate_core::usage::{RuParts, Usage};
 use tidegate_cost_model::{Fingerprint, StatementKind};
 use tidegate_proto::v1;
 
-use crate::support::{Faulty, MemoryStore, started, stories};
+use crate::support::{Faulty, MemoryStore, actor, started, stories};
 
 const SEEDS: u64 = 20;
 const STEPS: u64 = 50;
@@ -164,10 +163,6 @@ struct Story {
     says: BTreeMap<&'static str, (u64, u64)>,
     crowds: u64,
     full: bool,
-}
-
-fn actor() -> Actor {
-    Actor::new(None, "test")
 }
 
 fn kind(statement: u64) -> StatementKind {

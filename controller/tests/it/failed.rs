@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
-use tidegate_controller::audit::Actor;
 use tidegate_controller::clock::Clock;
 use tidegate_controller::service::{EntryIn, RenewIn, ReportIn, Service, ServiceConfig, Session};
 use tidegate_controller::store::records::{META_LINEAGE, META_PROOF_KEY};
@@ -19,7 +18,7 @@ use tidegate_core::units::{Rate, Ru, RuTotal};
 use tidegate_core::usage::{Parts, Total};
 use tidegate_proto::v1;
 
-use crate::support::{Faulty, MemoryStore, stories};
+use crate::support::{Faulty, MemoryStore, actor, stories};
 
 const SEEDS: u64 = 60;
 const STEPS: u64 = 60;
@@ -50,10 +49,6 @@ struct Story {
     seq: u64,
     /// Steps were taken between a failed flush and the next: rows that say what is granted need not be the same.
     apart: bool,
-}
-
-fn actor() -> Actor {
-    Actor::new(None, "test")
 }
 
 impl Site {

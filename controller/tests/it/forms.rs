@@ -1,13 +1,13 @@
 //! Forms of the console that were opened before somebody else made a change.
 
 use super::console::Browser;
-use super::support::Lab;
-use tidegate_controller::audit::Actor;
+use super::support::{Lab, actor};
+use tidegate_proto::v1;
 
 #[tokio::test]
 async fn a_binding_that_was_moved_since_its_page_was_opened_is_not_taken_away() {
     let lab = Lab::start().await;
-    let (service, actor) = (lab.running.service(), Actor::new(None, "test"));
+    let (service, actor) = (lab.running.service(), actor());
     let definitions = service.definitions();
     for name in ["shop", "lab"] {
         lab.group(name, "10").await;
@@ -34,15 +34,20 @@ async fn a_binding_that_was_moved_since_its_page_was_opened_is_not_taken_away() 
     lab.running.shutdown().await.unwrap();
 }
 
-#[tokio::test]
-async fn what_is_typed_wrong_is_shown_again_beside_what_is_wrong_and_changes_nothing() {
+/// A controller with the group `web`, as it is, and a visitor who is about to write a form.
+async fn editing() -> (Lab, v1::Group, Browser) {
     let lab = Lab::start().await;
     lab.group("web", "10").await;
-    let definitions = lab.running.service().definitions();
-    let before = definitions.group("web").unwrap().group;
-    let revision = before.revision.to_string();
+    let before = lab.running.service().definitions().group("web").unwrap().group;
     let mut browser = Browser::at(&lab.running);
     browser.get("/console/groups/new").await;
+    (lab, before, browser)
+}
+
+#[tokio::test]
+async fn what_is_typed_wrong_is_shown_again_beside_what_is_wrong_and_changes_nothing() {
+    let (lab, before, mut browser) = editing().await;
+    let (definitions, revision) = (lab.running.service().definitions(), before.revision.to_string());
     let new = [("name", "new"), ("ru_per_sec", "5"), ("expected_revision", "0")];
     let old = [("name", "web"), ("ru_per_sec", "5"), ("expected_revision", revision.as_str())];
     for (path, form) in [("/console/groups/new", new), ("/console/groups/web/edit", old)] {
@@ -71,13 +76,8 @@ async fn what_is_typed_wrong_is_shown_again_beside_what_is_wrong_and_changes_not
 
 #[tokio::test]
 async fn only_to_check_says_what_would_change_and_saves_nothing() {
-    let lab = Lab::start().await;
-    lab.group("web", "10").await;
-    let definitions = lab.running.service().definitions();
-    let before = definitions.group("web").unwrap().group;
-    let revision = before.revision.to_string();
-    let mut browser = Browser::at(&lab.running);
-    browser.get("/console/groups/new").await;
+    let (lab, before, mut browser) = editing().await;
+    let (definitions, revision) = (lab.running.service().definitions(), before.revision.to_string());
     for button in ["check", "what_if", "propose"] {
         let new = [("name", "new"), ("ru_per_sec", "5"), ("expected_revision", "0"), (button, "1")];
         let page = browser.post("/console/groups/new", &new).await;

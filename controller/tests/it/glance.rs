@@ -5,23 +5,18 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_controller::audit::Actor;
 use tidegate_controller::clock::Clock;
 use tidegate_controller::service::{Service, ServiceConfig};
 use tidegate_controller::store::records::{
     META_COMMIT, META_FENCE, META_LONGEST_TTL, META_NEXT_CLIENT, pair_key, put_number,
 };
-use tidegate_controller::store::{Row, Store, StoreError, Table, Visit, VisitAll, Write};
+use tidegate_controller::store::{Row, Store, StoreError, Table, VisitAll, Write};
 use tidegate_core::group::GroupId;
 use tidegate_proto::v1;
 
-use crate::support::{Faulty, MemoryStore, started};
+use crate::support::{Faulty, MemoryStore, actor, pass_on, started};
 
 const SECOND: u64 = 1_000_000;
-
-fn actor() -> Actor {
-    Actor::new(None, "test")
-}
 
 /// A controller, its store, and its clock.
 fn room() -> (Service, Arc<Faulty>, Arc<AtomicU64>) {
@@ -140,30 +135,12 @@ fn a_backup_has_every_row_once_in_parts_of_bounded_size_and_ends_when_nobody_tak
 struct Damaged(MemoryStore);
 
 impl Store for Damaged {
-    fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
-        self.0.commit(batch)
-    }
-
-    fn scan(&self, table: Table, from: &[u8], visit: &mut Visit<'_>) -> Result<(), StoreError> {
-        self.0.scan(table, from, visit)
-    }
-
-    fn get(&self, table: Table, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
-        self.0.get(table, keys)
-    }
-
     fn copy(&self, visit: &mut VisitAll<'_>) -> Result<(), StoreError> {
         self.0.copy(visit)?;
         Err(StoreError::Failed { operation: "read a row", reason: "input/output error".into() })
     }
 
-    fn seal(&self) -> Result<String, StoreError> {
-        self.0.seal()
-    }
-
-    fn break_seal(&self) -> Result<Option<String>, StoreError> {
-        self.0.break_seal()
-    }
+    pass_on!(0: commit, scan, get, seal, break_seal);
 }
 
 #[test]

@@ -3,18 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use tidegate_controller::audit::Actor;
 use tidegate_controller::service::Service;
 use tidegate_controller::store::records::group_key;
 use tidegate_controller::store::{Store as _, Table, Write};
 use tidegate_core::group::GroupId;
 use tidegate_proto::v1;
 
-use crate::support::{MemoryStore, group, started};
-
-fn actor() -> Actor {
-    Actor::new(None, "test")
-}
+use crate::support::{MemoryStore, actor, group, started};
 
 fn create(service: &Service, text: &v1::Group) {
     service.definitions().create_group(&actor(), text, false).unwrap();

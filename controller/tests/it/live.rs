@@ -10,14 +10,14 @@ use axum::http::Request;
 use axum::response::Response;
 use tidegate_controller::inside;
 use tidegate_controller::limits::READ_WITHIN;
-use tidegate_controller::store::{Store, StoreError, Table, Visit, VisitAll, Write};
+use tidegate_controller::store::{Store, StoreError, Table, Visit};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_stream::StreamExt as _;
 use tower::ServiceExt as _;
 
 use crate::console::{Browser, by_tokens, live_page, token, until};
-use crate::support::{MemoryStore, started};
+use crate::support::{MemoryStore, pass_on, started};
 
 /// The console over this store and by this clock, and what stops it.
 fn console(store: &Arc<impl Store + 'static>, now: &Arc<AtomicU64>) -> (Router, watch::Sender<bool>) {
@@ -71,10 +71,6 @@ impl Unreadable {
 }
 
 impl Store for Unreadable {
-    fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
-        self.0.commit(batch)
-    }
-
     fn scan(&self, table: Table, from: &[u8], visit: &mut Visit<'_>) -> Result<(), StoreError> {
         self.read()?.scan(table, from, visit)
     }
@@ -83,17 +79,7 @@ impl Store for Unreadable {
         self.read()?.get(table, keys)
     }
 
-    fn copy(&self, visit: &mut VisitAll<'_>) -> Result<(), StoreError> {
-        self.0.copy(visit)
-    }
-
-    fn seal(&self) -> Result<String, StoreError> {
-        self.0.seal()
-    }
-
-    fn break_seal(&self) -> Result<Option<String>, StoreError> {
-        self.0.break_seal()
-    }
+    pass_on!(0: commit, copy, seal, break_seal);
 }
 
 /// A page that is told that its group is gone does not come back by itself.

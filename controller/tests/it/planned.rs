@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use tidegate_controller::audit::Actor;
 use tidegate_controller::error::AdminError;
 use tidegate_controller::limits::{MAX_FAULTS, MAX_STEPS};
 use tidegate_controller::service::{Applied, Done, Service};
@@ -12,16 +11,12 @@ use tidegate_proto::v1::step::Kind;
 use tidegate_proto::v1::{self, ApplyRequest, Prune, Step};
 
 use crate::apply::{below, bound, done, gone, step};
-use crate::support::{MemoryStore, group, started};
+use crate::support::{MemoryStore, actor, group, started};
 
 /// A controller without a network, and its store.
 struct Desk {
     store: Arc<MemoryStore>,
     service: Service,
-}
-
-fn actor() -> Actor {
-    Actor::new(None, "test")
 }
 
 impl Desk {

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
-use tidegate_controller::audit::Actor;
 use tidegate_controller::clock::Clock;
 use tidegate_controller::service::{Answer, EntryIn, RenewIn, Seen, Service, ServiceConfig};
 use tidegate_controller::store::{Store, StoreError, Table, Write};
@@ -17,7 +16,7 @@ use tidegate_core::exchange::{Ask, Grant};
 use tidegate_core::units::{Rate, Span};
 use tidegate_proto::v1;
 
-use crate::support::{Faulty, MemoryStore, copy, pass_on, stories};
+use crate::support::{Faulty, MemoryStore, actor, copy, pass_on, stories};
 
 const SEEDS: u64 = 100;
 const STEPS: u64 = 60;
@@ -48,10 +47,6 @@ struct Story {
     starts: u64,
     seq: u64,
     full: bool,
-}
-
-fn actor() -> Actor {
-    Actor::new(None, "test")
 }
 
 fn load(store: Arc<dyn Store>, now: &Arc<AtomicU64>) -> Service {

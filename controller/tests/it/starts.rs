@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_controller::audit::Actor;
 use tidegate_controller::clock::Clock;
 use tidegate_controller::service::{
     Answer, EntryIn, RenewIn, ReportIn, Service, ServiceConfig, Session, Silence,
@@ -18,7 +17,7 @@ use tidegate_core::units::{Rate, Ru, Span};
 use tidegate_core::usage::{Consumption, RuParts};
 use tidegate_proto::v1;
 
-use crate::support::{Faulty, MemoryStore, group, pass_on, started, tell};
+use crate::support::{Faulty, MemoryStore, actor, group, pass_on, started, tell};
 
 const SECOND: u64 = 1_000_000;
 
@@ -78,10 +77,6 @@ impl Disk {
         visited.unwrap();
         count
     }
-}
-
-fn actor() -> Actor {
-    Actor::new(None, "test")
 }
 
 fn create(service: &Service, made: &v1::Group) {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
+use tidegate_controller::audit::Actor;
 use tidegate_controller::clock::Clock;
 use tidegate_controller::service::{RenewIn, ReportIn, Service, ServiceConfig, Session};
 use tidegate_controller::store::{Store, StoreError, Table, Visit, VisitAll, Write};
@@ -254,6 +255,11 @@ pub(crate) fn tell(service: &Service, session: &Session, seq: u64, incarnation: 
     service.leasing().renew(session.client, session.session, request).unwrap();
 }
 
+/// Who changes definitions.
+pub(crate) fn actor() -> Actor {
+    Actor::new(None, "test")
+}
+
 /// Micro-RU that a group was charged for writes, from the admin API.
 pub(crate) async fn charged(lab: &Lab, group: &str) -> i64 {
     let request = v1::UsageRequest { group: group.to_owned(), per_client: false };
@@ -261,9 +267,23 @@ pub(crate) async fn charged(lab: &Lab, group: &str) -> i64 {
     rows[0].total.as_ref().unwrap().write_micro_ru
 }
 
-/// All that a store does besides commits, of one that is in the way of those alone.
+/// What a store does of which another one is not in the way: all but commits, unless the methods are named.
 macro_rules! pass_on {
-    ($disk:ident) => {
+    ($disk:tt) => {
+        pass_on!($disk: scan, get, copy, seal, break_seal);
+    };
+    ($disk:tt: $($method:ident),+) => {
+        $(pass_on!(@$method $disk);)+
+    };
+    (@commit $disk:tt) => {
+        fn commit(
+            &self,
+            batch: &[tidegate_controller::store::Write],
+        ) -> Result<(), tidegate_controller::store::StoreError> {
+            self.$disk.commit(batch)
+        }
+    };
+    (@scan $disk:tt) => {
         fn scan(
             &self,
             table: tidegate_controller::store::Table,
@@ -272,7 +292,8 @@ macro_rules! pass_on {
         ) -> Result<(), tidegate_controller::store::StoreError> {
             self.$disk.scan(table, from, visit)
         }
-
+    };
+    (@get $disk:tt) => {
         fn get(
             &self,
             table: tidegate_controller::store::Table,
@@ -280,18 +301,21 @@ macro_rules! pass_on {
         ) -> Result<Vec<Option<Vec<u8>>>, tidegate_controller::store::StoreError> {
             self.$disk.get(table, keys)
         }
-
+    };
+    (@copy $disk:tt) => {
         fn copy(
             &self,
             visit: &mut tidegate_controller::store::VisitAll<'_>,
         ) -> Result<(), tidegate_controller::store::StoreError> {
             self.$disk.copy(visit)
         }
-
+    };
+    (@seal $disk:tt) => {
         fn seal(&self) -> Result<String, tidegate_controller::store::StoreError> {
             self.$disk.seal()
         }
-
+    };
+    (@break_seal $disk:tt) => {
         fn break_seal(&self) -> Result<Option<String>, tidegate_controller::store::StoreError> {
             self.$disk.break_seal()
         }

@@ -33,13 +33,24 @@ pub(super) async fn started(
     fence: impl Into<Option<Span>>,
     strict: bool,
 ) -> (Member, Channel) {
-    let config = Config {
+    let config = Config { fence: fence.into(), ..config(folder, name) };
+    let member = begun(model, config, name, strict).await;
+    let channel = Channel::from_shared(format!("http://{}", member.grpc_addr)).unwrap().connect_lazy();
+    (member, channel)
+}
+
+/// The settings of a controller whose file is in this folder.
+pub(super) fn config(folder: &Path, name: &str) -> Config {
+    Config {
         store: folder.join(name),
         grpc_listen: "127.0.0.1:0".parse().unwrap(),
         http_listen: "127.0.0.1:0".parse().unwrap(),
-        fence: fence.into(),
         ..Config::default()
-    };
+    }
+}
+
+/// A controller of these settings, whose answers to nodes wait for beats or not.
+pub(super) async fn begun(model: &Arc<Model>, config: Config, name: &str, strict: bool) -> Member {
     let nowhere = Written { endpoints: vec!["http://127.0.0.1:1".to_owned()], ..Written::default() };
     let cluster = ClusterSettings {
         name: name.to_owned(),
@@ -49,9 +60,7 @@ pub(super) async fn started(
         strict,
         etcd: nowhere.check().unwrap(),
     };
-    let member = Member::start_on(config, cluster, Arc::<Model>::clone(model)).await.unwrap();
-    let channel = Channel::from_shared(format!("http://{}", member.grpc_addr)).unwrap().connect_lazy();
-    (member, channel)
+    Member::start_on(config, cluster, Arc::<Model>::clone(model)).await.unwrap()
 }
 
 /// Calls until an answer is as it should be.

@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_consensus::etcd::Written;
 use tidegate_consensus::model::Model;
 use tidegate_core::units::Span;
 use tidegate_proto::v1;
@@ -13,33 +12,16 @@ use tidegate_test_servers::Certificates;
 use tidegate_tls::{ClientFiles, Clients, Dial, ServerFiles, root_cause};
 use tonic::transport::Endpoint;
 
-use super::drain::{LOOK, leads};
+use super::drain::{LOOK, begun, config, leads};
 use crate::Config;
 use crate::cluster::Member;
-use crate::config::ClusterSettings;
 
 /// Time for one connection. A busy machine is given another one.
 const WITHIN: Duration = Duration::from_secs(10);
 
 async fn member(model: &Arc<Model>, folder: &Path, name: &str, files: ServerFiles) -> Member {
-    let config = Config {
-        store: folder.join(name),
-        grpc_listen: "127.0.0.1:0".parse().unwrap(),
-        http_listen: "127.0.0.1:0".parse().unwrap(),
-        fence: Some(Span::secs(5)),
-        tls: Some(files),
-        ..Config::default()
-    };
-    let nowhere = Written { endpoints: vec!["http://127.0.0.1:1".to_owned()], ..Written::default() };
-    let cluster = ClusterSettings {
-        name: name.to_owned(),
-        prefix: "t/".to_owned(),
-        address: None,
-        seed: false,
-        strict: false,
-        etcd: nowhere.check().unwrap(),
-    };
-    Member::start_on(config, cluster, Arc::<Model>::clone(model)).await.unwrap()
+    let config = Config { fence: Some(Span::secs(5)), tls: Some(files), ..config(folder, name) };
+    begun(model, config, name, false).await
 }
 
 /// A new connection to a controller, by the authority of these certificates.
