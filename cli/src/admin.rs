@@ -16,6 +16,7 @@ use tonic::{Code, Request, Status};
 use crate::clock::monotonic_us;
 use crate::endpoints;
 use crate::error::CliError;
+use crate::flags::in_flags;
 use crate::token::check_endpoint;
 
 /// How long a connection may take.
@@ -173,6 +174,12 @@ impl Admin {
     /// Where the controller is.
     pub(crate) fn endpoint(&self) -> &str {
         &self.endpoint
+    }
+
+    /// A refusal as an error, of a command whose flags are the fields of the request.
+    pub(crate) fn failed_in_flags(&self) -> impl Fn(Status) -> CliError + use<> {
+        let failed = self.failed();
+        move |status| in_flags(failed(status))
     }
 
     /// A refusal as an error.

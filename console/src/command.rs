@@ -25,6 +25,9 @@ const WORDS: [(&str, &str, &str); 19] = [
     ("demote_to", "--demote-to", "DEMOTE_TO"),
 ];
 
+/// Fields that are a length of time.
+const TIMES: [&str; 3] = ["ttl_us", "renew_us", "max_wait_us"];
+
 /// The command of the shell: `verb` is `create` or `alter`; a revision is expected where it is not 0.
 pub fn shell(verb: &str, group: &str, changed: &[Changed], revision: u64) -> String {
     let mut text = format!("tidegate group {verb} {}", quoted(group));
@@ -40,7 +43,7 @@ pub fn shell(verb: &str, group: &str, changed: &[Changed], revision: u64) -> Str
                 (word, _) => word.to_owned(),
             },
             // An empty word lifts nothing there; these mean the default.
-            "ttl_us" | "renew_us" | "max_wait_us" if change.after.is_empty() => "0s".to_owned(),
+            field if change.after.is_empty() && TIMES.contains(&field) => "0s".to_owned(),
             "weight" if change.after.is_empty() => "1".to_owned(),
             _ => change.after.clone(),
         };
@@ -77,10 +80,10 @@ pub fn sql(verb: &str, group: &str, changed: &[Changed]) -> String {
 fn value(field: &str, after: &str) -> String {
     let string = |text: &str| format!("'{}'", text.replace('\'', "''"));
     match (field, after) {
-        ("ttl_us" | "renew_us" | "max_wait_us" | "weight", "") | ("fallback_total", "none") => {
-            "DEFAULT".to_owned()
-        }
-        ("ttl_us" | "renew_us" | "max_wait_us" | "comment" | "parent" | "demote_to", text) => string(text),
+        ("weight", "") | ("fallback_total", "none") => "DEFAULT".to_owned(),
+        (field, "") if TIMES.contains(&field) => "DEFAULT".to_owned(),
+        (field, text) if TIMES.contains(&field) => string(text),
+        ("comment" | "parent" | "demote_to", text) => string(text),
         ("policy", text) => policy(&text.to_ascii_lowercase()),
         (_, word)
             if !word.is_empty()

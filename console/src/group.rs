@@ -165,7 +165,7 @@ impl Group<'_> {
                 div { dt { "Refused" } dd { (grouped(now.throttled)) } }
                 div { dt { "RU since it was made" } dd { (short(i128::try_from(now.total.micro_ru).unwrap_or(i128::MAX))) } }
                 @if let Some(quota) = &now.quota {
-                    div.bad[now.has_spent_its_quota()] { dt { "Quota left" } dd { (number(&quota.left)) small { " of " (number(&quota.amount)) " " (unit(quota)) @if quota.rolls { ", some returns in " } @else { ", for " } (span(quota.resets_in_us)) } } }
+                    div.bad[now.has_spent_its_quota()] { dt { "Quota left" } dd { (number(&quota.left)) small { " of " (number(&quota.amount)) " " (quota.counts()) @if quota.rolls { ", some returns in " } @else { ", for " } (span(quota.resets_in_us)) } } }
                 }
             }
         }
@@ -282,11 +282,6 @@ pub(crate) fn lease_table(leases: &[v1::LeaseInfo]) -> Markup {
             td.number { (span(lease.expires_in_us)) }
         } } } }
     }
-}
-
-/// What a quota counts.
-fn unit(quota: &v1::QuotaState) -> &str {
-    if quota.unit.is_empty() { "RU" } else { &quota.unit }
 }
 
 #[cfg(test)]

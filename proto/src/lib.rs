@@ -1,4 +1,4 @@
-//! `tidegate.v1`, the wire protocol: generated code, and the encoding of counters of 128 bits. The `.proto` files under
+//! `tidegate.v1`, the wire protocol: generated code, the encoding of counters of 128 bits, and what older peers leave out. The `.proto` files under
 //! `proto/` document every message, with units.
 
 mod consumption;
@@ -8,6 +8,14 @@ pub use consumption::WORDS;
 /// Version 1 of the protocol.
 pub mod v1 {
     tonic::include_proto!("tidegate.v1");
+
+    impl QuotaState {
+        /// What it counts, which a controller before quotas of requests does not say.
+        #[must_use]
+        pub fn counts(&self) -> &str {
+            if self.unit.is_empty() { "RU" } else { &self.unit }
+        }
+    }
 
     impl std::fmt::Debug for CreateTokenReply {
         /// Without the secret.

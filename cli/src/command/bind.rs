@@ -10,7 +10,6 @@ use crate::admin::Admin;
 use crate::args::Global;
 use crate::command::apply::steps;
 use crate::error::CliError;
-use crate::flags::in_flags;
 use crate::follow::{self, Follow, Shown};
 use crate::output::Output;
 use crate::page::Page;
@@ -149,7 +148,7 @@ impl Shown for Vec<BindingView> {
 async fn add(admin: &Admin, group: String, who: Who, output: Output) -> Result<(), CliError> {
     let binding = v1::Binding { tenant: who.tenant.clone(), user: who.user.clone(), group: group.clone() };
     let request = v1::BindRequest { binding: Some(binding) };
-    let reply = admin.calls().bind(request).await.map_err(admin.failed()).map_err(in_flags)?.into_inner();
+    let reply = admin.calls().bind(request).await.map_err(admin.failed_in_flags())?.into_inner();
     let view =
         Bound { changed: reply.changed, tenant: who.tenant, user: who.user, group, previous: reply.previous };
     output.show(&view, || {
@@ -176,7 +175,7 @@ async fn remove_all(mut principals: Vec<Who>, if_exists: bool, global: &Global) 
 
 async fn remove(admin: &Admin, who: Who, if_exists: bool, output: Output) -> Result<(), CliError> {
     let request = v1::UnbindRequest { tenant: who.tenant.clone(), user: who.user.clone() };
-    let reply = admin.calls().unbind(request).await.map_err(admin.failed()).map_err(in_flags)?;
+    let reply = admin.calls().unbind(request).await.map_err(admin.failed_in_flags())?;
     let view = Unbound { removed: reply.into_inner().removed, tenant: who.tenant, user: who.user };
     if !view.removed && !if_exists {
         let who = described(&view.tenant, &view.user);

@@ -16,7 +16,6 @@ use crate::clock::monotonic_us;
 use crate::command::controller::{EtcdArgs, config_of};
 use crate::endpoints;
 use crate::error::CliError;
-use crate::flags::in_flags;
 use crate::output::{note, unless_unread};
 use crate::table::{Column, Table};
 use crate::token;
@@ -124,8 +123,7 @@ pub(crate) async fn run(command: ClusterCommand, global: &Global) -> Result<(), 
                 rest_us: rest.unwrap_or_default(),
             };
             let admin = global.admin().await?;
-            let reply =
-                admin.calls().drain_controller(request).await.map_err(admin.failed()).map_err(in_flags)?;
+            let reply = admin.calls().drain_controller(request).await.map_err(admin.failed_in_flags())?;
             let reply = reply.into_inner();
             global.output.show(&reply, || {
                 let rest = Span(reply.rest_us);

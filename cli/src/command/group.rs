@@ -13,7 +13,6 @@ use crate::args::Global;
 use crate::command::apply::steps;
 use crate::command::proposal::{self, ProposalCommand};
 use crate::error::CliError;
-use crate::flags::in_flags;
 use crate::follow::{self, Follow, Shown};
 use crate::output::note;
 use crate::page::Page;
@@ -278,8 +277,7 @@ pub(crate) async fn run(command: GroupCommand, global: &Global) -> Result<(), Cl
         GroupCommand::Create { name, settings, if_not_exists } => {
             let (group, _) = settings.apply(name);
             let request = v1::CreateGroupRequest { group: Some(group), if_not_exists };
-            let reply =
-                admin.calls().create_group(request).await.map_err(admin.failed()).map_err(in_flags)?;
+            let reply = admin.calls().create_group(request).await.map_err(admin.failed_in_flags())?;
             changed(&admin, global, reply.into_inner(), "created")
         }
         GroupCommand::Alter { name, settings, expect_revision } => {
@@ -290,7 +288,7 @@ pub(crate) async fn run(command: GroupCommand, global: &Global) -> Result<(), Cl
             }
             let request =
                 v1::AlterGroupRequest { group: Some(group), update_mask, expected_revision: expect_revision };
-            let reply = admin.calls().alter_group(request).await.map_err(admin.failed()).map_err(in_flags)?;
+            let reply = admin.calls().alter_group(request).await.map_err(admin.failed_in_flags())?;
             changed(&admin, global, reply.into_inner(), "altered")
         }
         GroupCommand::Delete { names, force_to, expect_revision, if_exists } => {
@@ -305,7 +303,7 @@ pub(crate) async fn run(command: GroupCommand, global: &Global) -> Result<(), Cl
                 return steps(kinds.collect(), global).await;
             };
             let reply = admin.calls().delete_group(request(name)).await;
-            deleted(global, name, reply.map_err(admin.failed()).map_err(in_flags)?.into_inner())
+            deleted(global, name, reply.map_err(admin.failed_in_flags())?.into_inner())
         }
         GroupCommand::Proposals(command) => proposal::run(command, global).await,
         GroupCommand::List { follow } => follow::show(global, follow, list).await,

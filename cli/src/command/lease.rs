@@ -132,8 +132,7 @@ fn groups(groups: &[v1::GroupState]) -> Table {
     table
 }
 
-/// What is left of a quota, with its unit, which a controller before quotas of requests does not say.
+/// What is left of a quota, with its unit.
 fn left(quota: &v1::QuotaState) -> String {
-    let unit = if quota.unit.is_empty() { "RU" } else { &quota.unit };
-    format!("{} {unit}", quota.left)
+    format!("{} {}", quota.left, quota.counts())
 }

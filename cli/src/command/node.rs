@@ -23,7 +23,7 @@ use crate::sql::{Statement, read, split};
 use crate::stop;
 use crate::view::{millis, ru_text};
 
-/// Between two interruptions of a node that is to end: as long as a person takes for at once.
+/// Between two interruptions of a node that is to end: what a person takes for at once, and no load.
 const INTERRUPTS_EVERY: Duration = Duration::from_millis(100);
 
 /// How to run.

@@ -10,7 +10,6 @@ use crate::args::Global;
 use crate::clock::utc_text;
 use crate::command::group::Settings;
 use crate::error::CliError;
-use crate::flags::in_flags;
 use crate::follow::{self, Follow, Shown};
 use crate::page::Page;
 use crate::table::{Column, Table};
@@ -73,8 +72,7 @@ pub(crate) async fn run(command: ProposalCommand, global: &Global) -> Result<(),
                 update_mask,
                 expected_revision: expect_revision,
             };
-            let reply =
-                admin.calls().put_proposal(request).await.map_err(admin.failed()).map_err(in_flags)?;
+            let reply = admin.calls().put_proposal(request).await.map_err(admin.failed_in_flags())?;
             let proposal = admin.part(reply.into_inner().proposal, "the proposal")?;
             global.output.list(
                 &proposal,
@@ -127,7 +125,7 @@ struct Applied {
 async fn apply(name: String, global: &Global) -> Result<(), CliError> {
     let admin = global.admin().await?;
     let request = v1::ApplyProposalRequest { group: name, expected_id: 0 };
-    let reply = admin.calls().apply_proposal(request).await.map_err(admin.failed()).map_err(in_flags)?;
+    let reply = admin.calls().apply_proposal(request).await.map_err(admin.failed_in_flags())?;
     let reply = reply.into_inner();
     let applied = Applied { group: admin.part(reply.group, "the group")?, warnings: reply.warnings };
     global.output.list(

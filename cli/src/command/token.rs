@@ -11,7 +11,6 @@ use crate::admin::Admin;
 use crate::args::Global;
 use crate::clock::utc_text;
 use crate::error::CliError;
-use crate::flags::in_flags;
 use crate::follow::{self, Follow, Shown};
 use crate::output::unless_unread;
 use crate::page::Page;
@@ -109,7 +108,7 @@ async fn create(args: CreateArgs, global: &Global) -> Result<(), CliError> {
         groups: args.groups,
         tenant: args.tenant.unwrap_or_default(),
     };
-    let reply = admin.calls().create_token(request).await.map_err(admin.failed()).map_err(in_flags)?;
+    let reply = admin.calls().create_token(request).await.map_err(admin.failed_in_flags())?;
     let reply = reply.into_inner();
     let token = admin.part(reply.token, "the token")?;
     let secret = match &args.out {

@@ -15,7 +15,6 @@ use crate::args::Global;
 use crate::clock::unix_ms;
 use crate::command::apply::steps;
 use crate::error::CliError;
-use crate::flags::in_flags;
 use crate::follow::{self, Follow, Shown};
 use crate::page::Page;
 use crate::view;
@@ -158,8 +157,7 @@ pub(crate) async fn run(command: WatchCommand, global: &Global) -> Result<(), Cl
 }
 
 async fn add(admin: &Admin, request: v1::AddWatchRequest, global: &Global) -> Result<(), CliError> {
-    let reply =
-        admin.statements().add_watch(request).await.map_err(admin.failed()).map_err(in_flags)?.into_inner();
+    let reply = admin.statements().add_watch(request).await.map_err(admin.failed_in_flags())?.into_inner();
     let watch = admin.part(reply.watch, "the watch")?;
     global.output.list(
         &watch,

@@ -188,7 +188,8 @@ impl Work {
         self.rows == 0 && matches!(self.kind, StatementKind::Select | StatementKind::Show)
     }
 
-    /// Bytes written that its CPU explains: it changes rows before its end, of which the server says nothing.
+    /// Bytes written that its CPU explains: it may change rows before its end, of which the server says nothing. Of the same
+    /// kind are statements of different kinds in one text, which write their log themselves, too.
     const fn hidden(&self, did: &Counted) -> u64 {
         match self.kind {
             StatementKind::Other => (did.cpu_ns / 1_000).saturating_sub(BRIEF).saturating_mul(BY_CPU),

@@ -68,14 +68,17 @@ impl Cancels {
 impl Request {
     /// Whether it was wanted since the last time; else the task is woken when it is.
     pub(super) fn poll(&self, cx: &Context<'_>) -> bool {
-        *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(cx.waker().clone());
-        self.wanted.swap(false, Ordering::AcqRel)
+        self.heed(&self.wanted, cx)
     }
 
     /// The same for one that the server has acted on.
     pub(super) fn poll_done(&self, cx: &Context<'_>) -> bool {
+        self.heed(&self.done, cx)
+    }
+
+    fn heed(&self, what: &AtomicBool, cx: &Context<'_>) -> bool {
         *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(cx.waker().clone());
-        self.done.swap(false, Ordering::AcqRel)
+        what.swap(false, Ordering::AcqRel)
     }
 
     /// Forgets a request that came too early.
