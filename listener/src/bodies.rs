@@ -414,6 +414,52 @@ mod tests {
         }
     }
 
+    /// A body of which this much comes, at these times.
+    struct Timed(VecDeque<(Duration, &'static [u8])>, Pin<Box<Sleep>>);
+
+    impl HttpBody for Timed {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            let Some((after, bytes)) = self.0.front().copied() else { return Poll::Pending };
+            let at = self.1.deadline();
+            if Instant::now() < at + after {
+                self.1.as_mut().reset(at + after);
+                self.0[0].0 = Duration::ZERO;
+            }
+            ready!(self.1.as_mut().poll(context));
+            self.0.pop_front();
+            Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(bytes)))))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_rests_between_messages_and_each_has_its_time_from_its_first_byte_on() {
+        let (part, began) = (WITHIN / 4, Instant::now());
+        let coming: [(Duration, &[u8]); 5] = [
+            (part, &[0, 0, 0, 0, 1, 7]),
+            // It rests for longer than a message may take, and then a message comes byte by byte.
+            (WITHIN * 10, &[0]),
+            (part * 2, &[0]),
+            (part, &[0]),
+            (part * 2, &[0]),
+        ];
+        let bodies = Arc::new(Bodies::default());
+        let timed = Timed(coming.into(), Box::pin(sleep_until(began)));
+        let mut held = Held::new(timed, Surface::Grpc, &bodies, |reason| assert_eq!(reason, "slow_body"));
+        for _ in 0..4 {
+            let frame = poll_fn(|context| Pin::new(&mut held).poll_frame(context)).await;
+            assert!(frame.unwrap().is_ok());
+        }
+        let refused = poll_fn(|context| Pin::new(&mut held).poll_frame(context)).await.unwrap();
+        assert!(refused.is_err());
+        assert_eq!(began.elapsed(), part + WITHIN * 10 + WITHIN);
+    }
+
     fn hold(bodies: &Arc<Bodies>) -> Hold {
         Hold { bodies: Arc::clone(bodies), bytes: 0, taken: 0 }
     }

@@ -361,4 +361,30 @@ mod tests {
         assert_eq!(late(Surface::Rest).status(), StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(outcome(Surface::Rest, &late(Surface::Rest)), "failed");
     }
+
+    #[test]
+    fn an_answer_counts_by_its_status_and_a_call_by_the_code_that_it_ends_with() {
+        let answered = |surface, status, code: Option<i32>| {
+            let mut response = Response::builder().status(status);
+            if let Some(code) = code {
+                response = response.header("grpc-status", code);
+            }
+            outcome(surface, &response.body(Body::empty()).unwrap())
+        };
+        for (status, expected) in
+            [(200, "ok"), (304, "ok"), (404, "refused"), (429, "refused"), (500, "failed")]
+        {
+            assert_eq!(answered(Surface::Rest, status, None), expected, "{status}");
+            // Only what is no gRPC is answered so; a call that goes on has no code yet.
+            assert_eq!(answered(Surface::Grpc, status, None), expected, "{status}");
+        }
+        for code in 0..=16 {
+            let expected = match code {
+                0 => "ok",
+                2 | 13..=15 => "failed",
+                _ => "refused",
+            };
+            assert_eq!(answered(Surface::Grpc, 200, Some(code)), expected, "{code}");
+        }
+    }
 }

@@ -162,6 +162,7 @@ mod tests {
             failures.failed(shared);
             failures.proved(shared);
         }
+        assert!(failures.free_at.lock().unwrap().is_empty(), "an address without a debt is not kept");
         assert!(!failures.is_closed_to(shared) && failures.failed(shared) == Duration::ZERO);
         fail(&failures, shared, 90);
         assert!(failures.is_closed_to(shared));

@@ -113,7 +113,30 @@ mod tests {
         }
         assert!(process.resident.get() > 32 << 20 && process.virtual_memory.get() >= process.resident.get());
         assert!(process.open_fds.get() > 0 && process.max_fds.get() >= process.open_fds.get());
-        // After 2020, in seconds.
-        assert!(process.start.get() > 1.5e9, "{}", process.start.get());
+        let boot: f64 = line("/proc/stat", "btime ").unwrap().parse().unwrap();
+        let up = fs::read_to_string("/proc/uptime").unwrap();
+        let up: f64 = up.split(' ').next().unwrap().parse().unwrap();
+        // Ticks are cut off, and the clock may be set while a machine runs.
+        let since_boot = process.start.get() - boot;
+        assert!((0.0..=up + 1.0).contains(&since_boot), "{since_boot} of {up}");
+    }
+
+    #[test]
+    fn a_page_has_each_figure_as_it_is_when_it_is_asked_for() {
+        let mut page = String::new();
+        Process::default().write(&mut page).unwrap();
+        for series in [
+            "process_cpu_seconds_total",
+            "process_resident_memory_bytes",
+            "process_virtual_memory_bytes",
+            "process_open_fds",
+            "process_max_fds",
+            "process_start_time_seconds",
+        ] {
+            let figure = page.lines().find_map(|line| line.strip_prefix(series)?.trim().parse::<f64>().ok());
+            // A process that just began may have used no whole tick.
+            let least = if series.starts_with("process_cpu") { 0.0 } else { 1.0 };
+            assert!(figure.is_some_and(|figure| figure >= least), "{series} in {page}");
+        }
     }
 }

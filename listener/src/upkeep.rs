@@ -99,10 +99,17 @@ impl Upkeep {
                 tracing::error!(%error, "renewed files of TLS cannot be used; the last good ones stay in force");
             }
         }
+        self.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
+    }
+
+    /// What is to be said of certificates that end soon, once for each day that is left.
+    fn warnings(&self) -> Vec<String> {
         let expiries = self.watched.expiries();
         let soonest = expiries.iter().map(|expiry| days_left(expiry.not_after)).min().unwrap_or(i64::MAX);
-        if soonest < WARN_DAYS && soonest < self.warned.swap(soonest, Ordering::Relaxed) {
-            expiries.iter().filter_map(warning).for_each(|warning| tracing::warn!("{warning}"));
+        if soonest < self.warned.swap(soonest, Ordering::Relaxed) {
+            expiries.iter().filter_map(warning).collect()
+        } else {
+            Vec::new()
         }
     }
 }
@@ -158,6 +165,92 @@ pub async fn every(
         let call = Arc::clone(&call);
         if let Err(error) = spawn_blocking(move || call()).await {
             tracing::error!(%error, "upkeep failed");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+
+    /// Files that are as they are said to be.
+    #[derive(Default)]
+    struct Said(Mutex<(Vec<Expiry>, bool)>);
+
+    impl Said {
+        /// Certificates of a server and of an authority end in so many days.
+        fn end_in(&self, days: [i64; 2], is_renewed: bool) {
+            let now = i64::try_from(std::time::UNIX_EPOCH.elapsed().unwrap().as_secs()).unwrap();
+            let expiry = |(role, days): (&'static str, i64)| Expiry {
+                role,
+                path: format!("{role}.pem").into(),
+                subject: format!("CN={role}"),
+                // In the middle of that day, whatever the test takes.
+                not_after: now + days * 86_400 + 43_200,
+            };
+            let [server, authority] = days;
+            let expiries = [("server", server), ("client_ca", authority)].map(expiry);
+            *self.0.lock().unwrap() = (expiries.into(), is_renewed);
+        }
+    }
+
+    impl Watched for Said {
+        fn look(&self) -> Change {
+            if std::mem::take(&mut self.0.lock().unwrap().1) { Change::Renewed } else { Change::None }
+        }
+
+        fn expiries(&self) -> Vec<Expiry> {
+            self.0.lock().unwrap().0.clone()
+        }
+    }
+
+    #[test]
+    fn certificates_that_end_soon_are_warned_of_once_a_day() {
+        let said = Arc::new(Said::default());
+        let upkeep = Upkeep::new(Arc::clone(&said) as Arc<dyn Watched>, TlsMetrics::default());
+        let due = |days| {
+            said.end_in(days, false);
+            upkeep
+                .warnings()
+                .iter()
+                .map(|text| text.split(" in ").next().unwrap().to_owned())
+                .collect::<Vec<_>>()
+        };
+        let (server, authority) = ("the certificate CN=server", "the authority of clients CN=client_ca");
+        assert!(due([400, WARN_DAYS]).is_empty());
+        assert_eq!(due([400, WARN_DAYS - 1]), [authority]);
+        assert!(due([400, WARN_DAYS - 1]).is_empty(), "it was said today");
+        assert_eq!(due([5, WARN_DAYS - 2]), [server, authority]);
+        // Another one that ends as soon is said at once, though a day did not pass.
+        said.end_in([5, 400], true);
+        upkeep.look();
+        assert_eq!(upkeep.warned.load(Ordering::Relaxed), 5);
+        said.end_in([400, 400], true);
+        upkeep.look();
+        assert_eq!(due([5, 400]), [server]);
+    }
+
+    #[test]
+    fn the_series_show_when_certificates_end_and_what_came_of_renewed_files() {
+        let (said, metrics, mut registry) =
+            (Arc::new(Said::default()), TlsMetrics::default(), Registry::default());
+        metrics.register(&mut registry);
+        let upkeep = Upkeep::new(Arc::clone(&said) as Arc<dyn Watched>, metrics.clone());
+        said.end_in([90, 90], true);
+        upkeep.look();
+        upkeep.look();
+        metrics.expires("server", 1_900_000_000);
+        let mut page = String::new();
+        encode(&mut page, &registry).unwrap();
+        for line in [
+            "tls_certificate_expiry_timestamp_seconds{certificate=\"server\"} 1900000000",
+            "tls_reloads_total{outcome=\"renewed\"} 1",
+        ] {
+            assert!(page.lines().any(|shown| shown == line), "{line} in {page}");
         }
     }
 }

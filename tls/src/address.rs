@@ -89,6 +89,33 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_address_has_a_host_no_user_a_bounded_length_and_tls_unless_it_is_here() {
+        let of_length = |length: usize| format!("https://h/{}", "x".repeat(length - "https://h/".len()));
+        for (text, plaintext, is_secure) in [
+            ("https://host.example", false, true),
+            ("http://127.0.0.1:1", false, false),
+            ("http://host.example", true, false),
+            (&*of_length(MAX_URL), false, true),
+        ] {
+            assert_eq!(
+                Address::parse(text, plaintext).map(|address| address.is_secure()),
+                Ok(is_secure),
+                "{text}"
+            );
+        }
+        for (text, error) in [
+            ("https://", AddressError::None),
+            ("host.example", AddressError::None),
+            ("ftp://host.example", AddressError::None),
+            (&*of_length(MAX_URL + 1), AddressError::None),
+            ("https://ann@host.example", AddressError::User),
+            ("http://host.example", AddressError::Plain),
+        ] {
+            assert_eq!(Address::parse(text, false).map(drop), Err(error), "{text}");
+        }
+    }
+
+    #[test]
     fn one_without_a_path_gets_the_usual_one() {
         for (text, all) in [
             ("http://127.0.0.1:4318", "http://127.0.0.1:4318/usual"),

@@ -91,8 +91,8 @@ fn hex<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
         _ => None,
     };
     let mut bytes = [0; N];
-    let (pairs, rest) = digits.as_chunks::<2>();
-    if pairs.len() != N || !rest.is_empty() {
+    let (pairs, _) = digits.as_chunks::<2>();
+    if pairs.len() != N {
         return None;
     }
     for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
@@ -146,7 +146,10 @@ mod tests {
         ] {
             assert!(Context::parse(later.as_bytes()).is_some_and(|context| context.sampled), "{later}");
         }
-        let long = PARENT.replacen("00", "01", 1) + "-" + &"x".repeat(MAX_LENGTH);
+        let of_length =
+            |length: usize| PARENT.replacen("00", "01", 1) + "-" + &"x".repeat(length - LENGTH - 1);
+        assert!(Context::parse(of_length(MAX_LENGTH).as_bytes()).is_some());
+        let long = of_length(MAX_LENGTH + 1);
         for wrong in [
             "",
             "00",

@@ -310,6 +310,27 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn no_batch_is_larger_than_a_collector_takes() {
+        let (traces, said, exporter) = begin(Vec::new(), Duration::ZERO);
+        record(&traces, 1);
+        sleep(GATHER / 2).await;
+        record(&traces, BATCH + 1);
+        sleep(GATHER * 2).await;
+        let told: Vec<_> = said.told.lock().unwrap().iter().map(|(_, spans)| *spans).collect();
+        assert_eq!(told, [BATCH, 2]);
+        exporter.end().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_exporter_that_is_let_go_sends_nothing_more() {
+        let (traces, said, exporter) = begin(Vec::new(), Duration::ZERO);
+        record(&traces, 1);
+        drop(exporter);
+        sleep(GATHER * 2).await;
+        assert!(said.told.lock().unwrap().is_empty() && traces.queue.is_closed());
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_stop_lets_a_batch_arrive_that_is_on_its_way_and_sends_it_once() {
         let (traces, said, exporter) = begin(Vec::new(), LAST_WITHIN / 3);
         record(&traces, 3);

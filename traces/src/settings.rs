@@ -279,10 +279,13 @@ mod tests {
             let share: Share = text.parse().unwrap();
             assert_eq!((share, share.to_string().parse()), (Share(millionths), Ok(share)), "{text}");
         }
-        for text in ["", ".", "1.", ".5", "2", "1.000001", "-1", "1%", "0.0000001", "1e-3", "0,5", " 1"] {
+        for text in
+            ["", ".", "1.", ".5", "2", "1.000001", "-1", "1%", "0.0000001", "1e-3", "0,5", " 1", "+", "0.+1"]
+        {
             let refused = checked("http://localhost", |written| written.sample = Some(text.to_owned()));
             assert!(refused.unwrap_err().starts_with("trace_sample: "), "{text}");
         }
+        assert_eq!(Share::default().to_string(), "0.01");
         let (none, all) = (Share(0), Share(WHOLE));
         assert!(!none.takes(0) && all.takes(u32::MAX) && Share(1).takes(4_294) && !Share(1).takes(4_295));
     }
@@ -299,6 +302,7 @@ mod tests {
         let read = with("authorization: Bearer s3cret\n\nX-Tenant:shop\n", 0o600).unwrap();
         assert_eq!(read.len(), 2);
         assert!(read["authorization"] == "Bearer s3cret" && read["x-tenant"] == "shop");
+        assert!(!format!("{read:?}").contains("s3cret"), "no line of a log may show it");
         assert!(with("a: s3cret", 0o644).unwrap_err().contains("chmod 600"));
         for (text, said) in [
             ("s3cret", "line 1 is no header"),

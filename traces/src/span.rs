@@ -243,6 +243,9 @@ mod tests {
     #[test]
     fn a_span_is_below_its_caller_and_its_parts_below_it() {
         let (traces, mut ended) = traces("1", 2);
+        traces.begin(None, 5).unwrap().end(Span::new("root", Kind::Server), 9);
+        let root = ended.try_recv().unwrap();
+        assert_eq!((root.parent, root.is_remote), (None, false));
         let open = traces.begin(caller(true), 5).unwrap();
         open.child(6).end(Span::new("part", Kind::Internal), 1);
         open.end(

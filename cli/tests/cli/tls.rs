@@ -124,8 +124,17 @@ fn certificates_are_made_shown_and_renewed_and_never_written_over() {
     let ca = certs.text("ca.pem");
     for (purpose, name) in [("sslserver", "rates.pem"), ("sslclient", "node-1.pem"), ("sslclient", "gw.pem")]
     {
-        let verified = said("openssl", &["verify", "-CAfile", &ca, "-purpose", purpose, &certs.text(name)]);
+        let strictly = ["verify", "-x509_strict", "-CAfile", &ca, "-purpose", purpose, &certs.text(name)];
+        let verified = said("openssl", &strictly);
         assert!(verified.contains(": OK"), "{verified}");
+    }
+    for (name, may) in [
+        ("ca.pem", ["CA:TRUE, pathlen:0", "Certificate Sign, CRL Sign"]),
+        ("rates.pem", ["CA:FALSE", "Digital Signature"]),
+    ] {
+        let file = certs.text(name);
+        let shown = said("openssl", &["x509", "-in", &file, "-noout", "-ext", "basicConstraints,keyUsage"]);
+        assert!(may.iter().all(|may| shown.contains(may)), "{name}: {shown}");
     }
 
     certs.ends_in(90, "gw.pem");

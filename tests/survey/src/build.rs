@@ -1,7 +1,9 @@
 //! A copy of the repository with the changes in it, built until those that are no Rust are out.
 
 use std::collections::BTreeSet;
+use std::collections::hash_map::DefaultHasher;
 use std::fs;
+use std::hash::{Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -29,6 +31,19 @@ pub struct Built {
 }
 
 impl Built {
+    /// Keeps so many of the changes that are Rust, by a lot that the same seed draws again.
+    pub fn draw(&mut self, count: usize, seed: u64) {
+        let place = |change: &Change| {
+            let mut hasher = DefaultHasher::new();
+            (seed, change.number).hash(&mut hasher);
+            hasher.finish()
+        };
+        self.changes.retain(|change| !self.left_out.contains(&change.number));
+        self.changes.sort_by_cached_key(place);
+        self.changes.truncate(count);
+        self.changes.sort_by_key(|change| change.number);
+    }
+
     /// A place for files of no use afterwards.
     pub fn scratch(&self) -> &Path {
         self.copy.path()

@@ -1,5 +1,6 @@
 //! Text put into a source around what its syntax tree says, without a change of the rest.
 
+use std::cmp::Reverse;
 use std::ops::Range;
 
 /// Insertions into one source, in any order.
@@ -14,12 +15,13 @@ struct Edit {
     order: Order,
 }
 
-/// Where expressions begin and end at one place, the inner one ends first, and the outer one begins first.
+/// Where expressions begin and end at one place, the inner one ends first, and the outer one begins first. Of two around
+/// the same text, the one that was put there first is the outer one.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Order {
-    End { length: usize },
+    End { length: usize, later: Reverse<usize> },
     Between,
-    Begin { shorter: std::cmp::Reverse<usize> },
+    Begin { shorter: Reverse<usize> },
     Inside,
 }
 
@@ -27,9 +29,10 @@ impl Edits {
     /// Puts `before` and `after` around a range.
     pub fn wrap(&mut self, range: &Range<usize>, before: String, after: &str) {
         let length = range.len();
-        let shorter = std::cmp::Reverse(length);
+        let shorter = Reverse(length);
+        let later = Reverse(self.0.len());
         self.push(range.start..range.start, before, Order::Begin { shorter });
-        self.push(range.end..range.end, after.to_owned(), Order::End { length });
+        self.push(range.end..range.end, after.to_owned(), Order::End { length, later });
     }
 
     /// Puts `text` in the place of what lies between two operands.

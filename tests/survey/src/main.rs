@@ -13,8 +13,8 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
-/// Reports the small changes of a crate that its own tests do not notice: a condition that is always true, a call that
-/// is left out, `<` for `<=`. One build holds all of them, so thousands take minutes to an hour, not days.
+/// Reports the small changes of a crate that its own tests do not notice: a condition that is always true, a call or a
+/// field that is left out, `<` for `<=`. One build holds all of them, so thousands take minutes to an hour, not days.
 ///
 /// Each row is verdict, how many tests were asked of those that reach the change, file and line, function, kind and
 /// text: `unreached` if no test lets the change differ, `missed` if none that was asked fails, `found`, or `hangs`. A
@@ -40,6 +40,14 @@ struct Options {
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     seconds: f64,
 
+    /// Ask about so many changes alone, drawn by lot
+    #[arg(long, value_name = "COUNT")]
+    lot: Option<usize>,
+
+    /// Which lot: another number draws others
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+
     /// Tests that are asked at a time
     #[arg(long, value_name = "COUNT", default_value_t = 2)]
     workers: usize,
@@ -47,7 +55,10 @@ struct Options {
 
 fn main() -> anyhow::Result<()> {
     let options = Options::parse();
-    let built = build::build(&options.folder, &options.without, &options.targets)?;
+    let mut built = build::build(&options.folder, &options.without, &options.targets)?;
+    if let Some(count) = options.lot {
+        built.draw(count, options.seed);
+    }
     let tests = ask::reach(&built, options.workers, options.patience)?;
     ask::notice(&built, &tests, options.workers, options.seconds)
 }

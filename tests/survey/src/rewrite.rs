@@ -7,7 +7,8 @@ use proc_macro2::Span;
 use syn::spanned::Spanned as _;
 use syn::visit::{self, Visit};
 use syn::{
-    Arm, Attribute, BinOp, Block, Expr, ExprBinary, ExprMethodCall, Meta, Pat, ReturnType, Signature, Stmt,
+    Arm, Attribute, BinOp, Block, Expr, ExprBinary, ExprMethodCall, FieldValue, Meta, Pat, ReturnType,
+    Signature, Stmt,
 };
 
 use crate::edits::Edits;
@@ -30,6 +31,19 @@ const ASK: [&str; 12] = [
 
 /// Methods that bound or extend what they are called on, and mostly return the same type.
 const BOUND: [&str; 8] = ["clamp", "max", "min", "or", "or_else", "saturating_add", "saturating_sub", "take"];
+
+/// What a function returns at once, by how its type begins.
+const AT_ONCE: [(&str, &str); 9] = [
+    ("Option<", "None"),
+    ("Result<(),", "Ok(())"),
+    ("String", "String::new()"),
+    ("Vec<", "Vec::new()"),
+    ("u8", "0"),
+    ("u16", "0"),
+    ("u32", "0"),
+    ("u64", "0"),
+    ("usize", "0"),
+];
 
 /// One change, as people read it.
 pub struct Change {
@@ -170,10 +184,11 @@ impl Changes<'_> {
             ReturnType::Default => "",
             ReturnType::Type(_, kind) => &self.source[kind.span().byte_range()],
         };
-        if returned.starts_with("Option<")
-            && let Some(number) = self.change("returns None", signature.ident.span())
+        let at_once = AT_ONCE.iter().find(|(begins, _)| returned.starts_with(begins));
+        if let Some((_, value)) = at_once
+            && let Some(number) = self.change(&format!("returns {value}"), signature.ident.span())
         {
-            let text = format!(" if crate::__survey::on({number}) {{ return None; }} ");
+            let text = format!(" if crate::__survey::on({number}) {{ return {value}; }} ");
             self.edits.begin_block(block.brace_token.span.open().byte_range().end, text);
         }
         match block.stmts.last() {
@@ -263,6 +278,23 @@ impl<'ast> Visit<'ast> for Changes<'_> {
             self.statement(expr, stmt.span());
         }
         visit::visit_stmt(self, stmt);
+    }
+
+    /// A field is left at its default.
+    fn visit_field_value(&mut self, field: &'ast FieldValue) {
+        let value = &self.source[range(&field.expr)];
+        let is_default = ["None", "0", "false"].contains(&value)
+            || value.ends_with("::new()")
+            || value.ends_with("default()");
+        // A field's name alone is also its value.
+        let name = if field.colon_token.is_none() { format!("{value}: ") } else { String::new() };
+        if !is_default && let Some(number) = self.change("no value", field.span()) {
+            let before = format!(
+                "{name}(if crate::__survey::on({number}) {{ ::std::default::Default::default() }} else {{ "
+            );
+            self.edits.wrap(&range(&field.expr), before, " })");
+        }
+        visit::visit_field_value(self, field);
     }
 
     fn visit_expr_binary(&mut self, expr: &'ast ExprBinary) {
@@ -374,6 +406,14 @@ mod tests {
             "the first alone",
         ];
         assert_eq!(kinds, expected);
+    }
+
+    #[test]
+    fn a_field_by_its_name_alone_is_changed_as_one_with_a_value_is() {
+        let (text, kinds) = rewritten("fn f(a: u8) -> S { S { a, b: a + 1, c: 0, d: Vec::new() } }");
+        syn::parse_file(&text).expect("it is Rust");
+        assert!(text.contains("S { a: (if crate::__survey::on(1) {"), "{text}");
+        assert_eq!(kinds, ["no value", "no value", "the first alone"]);
     }
 
     #[test]
