@@ -2,10 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tidegate_tls::{
-    Authority, Change, ClientFiles, Clients, Dial, Expiry, Name, Purpose, Request, ServerFiles, Watched,
-    write,
-};
+use tidegate_tls::{Authority, ClientFiles, Clients, Dial, Name, Purpose, Request, ServerFiles, write};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinHandle;
 use tower::ServiceExt as _;
@@ -199,68 +196,4 @@ async fn upkeep_goes_on_after_a_look_that_broke() {
     }
     stop.send_replace(true);
     keeping.await.unwrap();
-}
-
-fn expiry(role: &'static str, days: i64) -> Expiry {
-    // Half a day is left over on a machine that is slow, too.
-    let not_after = i64::try_from(unix_seconds()).unwrap() + days * 86_400 + 43_200;
-    Expiry { role, path: format!("{role}.pem").into(), subject: "CN=a".to_owned(), not_after }
-}
-
-fn unix_seconds() -> u64 {
-    #[expect(clippy::disallowed_methods, reason = "what certificates end by is the clock of the machine")]
-    let now = std::time::SystemTime::now();
-    now.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs()
-}
-
-#[test]
-fn a_certificate_is_warned_of_in_its_last_month_and_called_refused_after_it() {
-    for (role, days, expected) in [
-        ("server", 30, None),
-        ("server", 29, Some("the certificate CN=a in server.pem expires in 29 days, on ")),
-        ("client_ca", 1, Some("the authority of clients CN=a in client_ca.pem expires in 1 day, on ")),
-        ("upstream_ca", 0, Some("the authority of databases CN=a in upstream_ca.pem expires in 0 days, on ")),
-        ("server", -1, Some("the certificate CN=a in server.pem expired on ")),
-    ] {
-        let said = warning(&expiry(role, days));
-        assert_eq!(said.is_some(), expected.is_some(), "{role} {days}: {said:?}");
-        let (said, expected) = (said.unwrap_or_default(), expected.unwrap_or_default());
-        assert!(said.starts_with(expected) && (said.is_empty() || said.ends_with("renew it")), "{said}");
-        assert_eq!(said.contains("it is refused"), days < 0, "{said}");
-    }
-}
-
-/// Files of which each look finds something else.
-struct Looks(Mutex<Vec<Change>>);
-
-impl Watched for Looks {
-    fn look(&self) -> Change {
-        self.0.lock().unwrap().pop().unwrap_or(Change::None)
-    }
-
-    fn expiries(&self) -> Vec<Expiry> {
-        vec![expiry("server", 90), expiry("client_ca", 90)]
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_comes_of_changed_files_is_counted() {
-    let broken = tidegate_tls::TlsError::NoAuthorities("x".to_owned());
-    let looks =
-        Looks(Mutex::new(vec![Change::Broken(broken), Change::None, Change::Renewed, Change::Renewed]));
-    let (metrics, mut registry) = (TlsMetrics::default(), prometheus_client::registry::Registry::default());
-    metrics.register(&mut registry);
-    let looks = Arc::new(looks);
-    let (stop, stopped) = flag::channel(false);
-    let keeping = tokio::spawn(Upkeep::new(Arc::clone(&looks) as _, metrics).keep(stopped));
-    while !looks.0.lock().unwrap().is_empty() {
-        sleep(Duration::from_secs(1)).await;
-    }
-    stop.send_replace(true);
-    keeping.await.unwrap();
-    let mut page = String::new();
-    prometheus_client::encoding::text::encode(&mut page, &registry).unwrap();
-    for line in ["tls_reloads_total{outcome=\"renewed\"} 2", "tls_reloads_total{outcome=\"broken\"} 1"] {
-        assert!(page.contains(line), "{page}");
-    }
 }

@@ -174,81 +174,104 @@ mod tests {
     use std::sync::Mutex;
 
     use prometheus_client::encoding::text::encode;
+    use tokio::time::sleep;
 
     use super::*;
 
-    /// Files that are as they are said to be.
-    #[derive(Default)]
-    struct Said(Mutex<(Vec<Expiry>, bool)>);
+    fn expiry(role: &'static str, days: i64) -> Expiry {
+        // Half a day is left over on a machine that is slow, too.
+        let not_after = i64::try_from(unix_seconds()).unwrap() + days * 86_400 + 43_200;
+        Expiry { role, path: format!("{role}.pem").into(), subject: "CN=a".to_owned(), not_after }
+    }
 
-    impl Said {
-        /// Certificates of a server and of an authority end in so many days.
-        fn end_in(&self, days: [i64; 2], is_renewed: bool) {
-            let now = i64::try_from(std::time::UNIX_EPOCH.elapsed().unwrap().as_secs()).unwrap();
-            let expiry = |(role, days): (&'static str, i64)| Expiry {
-                role,
-                path: format!("{role}.pem").into(),
-                subject: format!("CN={role}"),
-                // In the middle of that day, whatever the test takes.
-                not_after: now + days * 86_400 + 43_200,
-            };
-            let [server, authority] = days;
-            let expiries = [("server", server), ("client_ca", authority)].map(expiry);
-            *self.0.lock().unwrap() = (expiries.into(), is_renewed);
+    fn unix_seconds() -> u64 {
+        #[expect(clippy::disallowed_methods, reason = "what certificates end by is the clock of the machine")]
+        let now = std::time::SystemTime::now();
+        now.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs()
+    }
+
+    #[test]
+    fn a_certificate_is_warned_of_in_its_last_month_and_called_refused_after_it() {
+        for (role, days, expected) in [
+            ("server", 30, None),
+            ("server", 29, Some("the certificate CN=a in server.pem expires in 29 days, on ")),
+            ("client_ca", 1, Some("the authority of clients CN=a in client_ca.pem expires in 1 day, on ")),
+            (
+                "upstream_ca",
+                0,
+                Some("the authority of databases CN=a in upstream_ca.pem expires in 0 days, on "),
+            ),
+            ("server", -1, Some("the certificate CN=a in server.pem expired on ")),
+        ] {
+            let said = warning(&expiry(role, days));
+            assert_eq!(said.is_some(), expected.is_some(), "{role} {days}: {said:?}");
+            let (said, expected) = (said.unwrap_or_default(), expected.unwrap_or_default());
+            assert!(said.starts_with(expected) && (said.is_empty() || said.ends_with("renew it")), "{said}");
+            assert_eq!(said.contains("it is refused"), days < 0, "{said}");
         }
     }
 
-    impl Watched for Said {
+    /// Files of which each look finds something else.
+    #[derive(Default)]
+    struct Looks {
+        changes: Mutex<Vec<Change>>,
+        expiries: Mutex<Vec<Expiry>>,
+    }
+
+    impl Looks {
+        /// Certificates of a server and of an authority end in so many days.
+        fn end_in(&self, server: i64, authority: i64) {
+            *self.expiries.lock().unwrap() = vec![expiry("server", server), expiry("client_ca", authority)];
+        }
+    }
+
+    impl Watched for Looks {
         fn look(&self) -> Change {
-            if std::mem::take(&mut self.0.lock().unwrap().1) { Change::Renewed } else { Change::None }
+            self.changes.lock().unwrap().pop().unwrap_or(Change::None)
         }
 
         fn expiries(&self) -> Vec<Expiry> {
-            self.0.lock().unwrap().0.clone()
+            self.expiries.lock().unwrap().clone()
         }
     }
 
     #[test]
     fn certificates_that_end_soon_are_warned_of_once_a_day() {
-        let said = Arc::new(Said::default());
-        let upkeep = Upkeep::new(Arc::clone(&said) as Arc<dyn Watched>, TlsMetrics::default());
-        let due = |days| {
-            said.end_in(days, false);
-            upkeep
-                .warnings()
-                .iter()
-                .map(|text| text.split(" in ").next().unwrap().to_owned())
-                .collect::<Vec<_>>()
+        let looks = Arc::<Looks>::default();
+        let upkeep = Upkeep::new(Arc::clone(&looks) as _, TlsMetrics::default());
+        let due = |server, authority| {
+            looks.end_in(server, authority);
+            upkeep.warnings().len()
         };
-        let (server, authority) = ("the certificate CN=server", "the authority of clients CN=client_ca");
-        assert!(due([400, WARN_DAYS]).is_empty());
-        assert_eq!(due([400, WARN_DAYS - 1]), [authority]);
-        assert!(due([400, WARN_DAYS - 1]).is_empty(), "it was said today");
-        assert_eq!(due([5, WARN_DAYS - 2]), [server, authority]);
-        // Another one that ends as soon is said at once, though a day did not pass.
-        said.end_in([5, 400], true);
-        upkeep.look();
-        assert_eq!(upkeep.warned.load(Ordering::Relaxed), 5);
-        said.end_in([400, 400], true);
-        upkeep.look();
-        assert_eq!(due([5, 400]), [server]);
+        assert_eq!(due(400, WARN_DAYS), 0);
+        assert_eq!(due(400, WARN_DAYS - 1), 1);
+        assert_eq!(due(400, WARN_DAYS - 1), 0, "it was said today");
+        assert_eq!(due(5, WARN_DAYS - 2), 2);
+        assert_eq!((due(400, 400), due(5, 400)), (0, 1), "another one is in force");
     }
 
-    #[test]
-    fn the_series_show_when_certificates_end_and_what_came_of_renewed_files() {
-        let (said, metrics, mut registry) =
-            (Arc::new(Said::default()), TlsMetrics::default(), Registry::default());
+    #[tokio::test(start_paused = true)]
+    async fn what_comes_of_changed_files_is_counted() {
+        let broken = tidegate_tls::TlsError::NoAuthorities("x".to_owned());
+        let looks = Arc::<Looks>::default();
+        *looks.changes.lock().unwrap() =
+            vec![Change::Broken(broken), Change::None, Change::Renewed, Change::Renewed];
+        let (metrics, mut registry) = (TlsMetrics::default(), Registry::default());
         metrics.register(&mut registry);
-        let upkeep = Upkeep::new(Arc::clone(&said) as Arc<dyn Watched>, metrics.clone());
-        said.end_in([90, 90], true);
-        upkeep.look();
-        upkeep.look();
         metrics.expires("server", 1_900_000_000);
+        let (stop, stopped) = flag::channel(false);
+        let keeping = tokio::spawn(Upkeep::new(Arc::clone(&looks) as _, metrics).keep(stopped));
+        while !looks.changes.lock().unwrap().is_empty() {
+            sleep(Duration::from_secs(1)).await;
+        }
+        stop.send_replace(true);
+        keeping.await.unwrap();
         let mut page = String::new();
         encode(&mut page, &registry).unwrap();
         for line in [
             "tls_certificate_expiry_timestamp_seconds{certificate=\"server\"} 1900000000",
-            "tls_reloads_total{outcome=\"renewed\"} 1",
+            "tls_reloads_total{outcome=\"renewed\"} 2",
+            "tls_reloads_total{outcome=\"broken\"} 1",
         ] {
             assert!(page.lines().any(|shown| shown == line), "{line} in {page}");
         }
