@@ -13,13 +13,14 @@ use rusqlite::functions::FunctionFlags;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::limits::Limit;
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{Connection, Error, ErrorCode, Statement, ToSql, params_from_iter};
+use rusqlite::{Connection, Error, ErrorCode, Row, Statement, ToSql, params_from_iter};
 use tidegate_cost_model::SqlDialect;
 use tokio::time::timeout;
 
 use super::load::Contents;
 use super::schema::VirtualTable;
 use super::select::Select;
+use super::time::is_timestamp;
 use crate::answer::{Column, Kind, Table, Value};
 use crate::code::Code;
 use crate::error::SqlError;
@@ -34,8 +35,10 @@ const MAX_LOOKS: u32 = 20_000;
 const WITHIN: Duration = Duration::from_secs(10);
 /// Rows of an answer; the rest is left out, with a note.
 const MAX_ANSWER_ROWS: usize = 10_000;
-/// Bytes of text in an answer; the rest is left out, with a note.
+/// Bytes of text in an answer; the rest is left out, with a note, from the first row on that goes beyond it.
 const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
+/// Columns of an answer: more than all tables have together. SQLite holds a value of each before a row is read.
+const MAX_COLUMNS: i32 = 128;
 /// Longest value, in bytes, also of one that is computed on the way.
 const MAX_VALUE_BYTES: i32 = 1_024 * 1_024;
 /// Deepest expression.
@@ -142,6 +145,7 @@ fn kind_of(declared: &str) -> Option<Kind> {
 /// Leaves the connection nothing but reading the tables that are there.
 fn confine(connection: &mut Connection, unwanted: Arc<AtomicBool>) -> Result<(), Error> {
     connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)?;
+    connection.set_limit(Limit::SQLITE_LIMIT_COLUMN, MAX_COLUMNS)?;
     connection.set_limit(Limit::SQLITE_LIMIT_EXPR_DEPTH, MAX_EXPRESSION_DEPTH)?;
     connection.set_limit(Limit::SQLITE_LIMIT_COMPOUND_SELECT, MAX_COMPOUND)?;
     connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 2)?;
@@ -174,24 +178,17 @@ fn answer(statement: &mut Statement<'_>) -> Result<Table, Error> {
         .map(|column| (column.name().to_owned(), column.decl_type().and_then(kind_of)))
         .unzip();
     let mut table = Table::default();
-    let mut bytes = 0_usize;
+    let mut left = MAX_ANSWER_BYTES;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        if table.rows.len() == MAX_ANSWER_ROWS || bytes > MAX_ANSWER_BYTES {
+        let is_full = table.rows.len() == MAX_ANSWER_ROWS;
+        let Some(cells) = (if is_full { None } else { cells(row, names.len(), &mut left)? }) else {
             table.notes.push(format!(
-                "note: the answer has more rows than these {}; narrow it with WHERE or LIMIT",
+                "note: the answer has more rows than these {}; narrow it with WHERE or LIMIT, or to fewer columns",
                 table.rows.len()
             ));
             break;
-        }
-        let mut cells = Vec::with_capacity(names.len());
-        for index in 0..names.len() {
-            let value = value(row.get_ref(index)?);
-            if let Value::Text(text) = &value {
-                bytes = bytes.saturating_add(text.len());
-            }
-            cells.push(value);
-        }
+        };
         table.rows.push(cells);
     }
     for (index, (name, declared)) in names.into_iter().zip(declared).enumerate() {
@@ -199,6 +196,20 @@ fn answer(statement: &mut Statement<'_>) -> Result<Table, Error> {
         table.columns.push(Column { name, kind });
     }
     Ok(table)
+}
+
+/// The cells of a row; nothing where they go beyond what is left of the answer's bytes.
+fn cells(row: &Row<'_>, count: usize, left: &mut usize) -> Result<Option<Vec<Value>>, Error> {
+    let mut cells = Vec::with_capacity(count);
+    for index in 0..count {
+        let value = value(row.get_ref(index)?);
+        if let Value::Text(text) = &value {
+            let Some(rest) = left.checked_sub(text.len()) else { return Ok(None) };
+            *left = rest;
+        }
+        cells.push(value);
+    }
+    Ok(Some(cells))
 }
 
 fn value(value: ValueRef<'_>) -> Value {
@@ -229,18 +240,28 @@ fn settle(rows: &mut [Vec<Value>], index: usize, declared: Option<Kind>) -> Kind
         (false, true, _) => Kind::Float,
         (false, false, true) => Kind::Int,
     };
-    // An integer that is more than 64 bits comes as a double.
-    let kind = declared.filter(|declared| (*declared, floats) != (Kind::Int, true)).unwrap_or(found);
+    let kind = declared.filter(|kind| values().all(|value| holds(*kind, value))).unwrap_or(found);
     for value in rows.iter_mut().filter_map(|row| row.get_mut(index)) {
         let brought = match (kind, &*value) {
             (Kind::Float, Value::Int(number)) => Value::Float(*number as f64),
-            (Kind::Text | Kind::Timestamp, Value::Int(number)) => Value::Text(number.to_string()),
-            (Kind::Text | Kind::Timestamp, Value::Float(number)) => Value::Text(number.to_string()),
+            (Kind::Text, Value::Int(number)) => Value::Text(number.to_string()),
+            (Kind::Text, Value::Float(number)) => Value::Text(number.to_string()),
             _ => continue,
         };
         *value = brought;
     }
     kind
+}
+
+/// Whether a column of a table can have this value. A UNION may put another beside those of the table, and an integer
+/// of more than 64 bits comes as a double.
+fn holds(kind: Kind, value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Int(_) => kind != Kind::Timestamp,
+        Value::Float(_) => matches!(kind, Kind::Float | Kind::Text),
+        Value::Text(text) => kind == Kind::Text || kind == Kind::Timestamp && is_timestamp(text),
+    }
 }
 
 /// What SQLite says, with what to do.
@@ -272,6 +293,8 @@ fn described(said: &str) -> (String, Code) {
         Code::NO_FUNCTION
     } else if said.contains("prohibited") || said.contains("not authorized") {
         Code::UNSUPPORTED
+    } else if said.contains("too many") || said.contains("too large") {
+        Code::FULL
     } else {
         Code::SYNTAX
     };

@@ -3,7 +3,7 @@
 use tidegate_cost_model::SqlDialect;
 use tidegate_proto::v1;
 use tidegate_proto::v1::admin_client::AdminClient;
-use tidegate_sql::{Answer, Code, Context, Kind, Table};
+use tidegate_sql::{Answer, Code, Context, Kind, Table, Value};
 
 use crate::support::{Lab, context};
 
@@ -72,6 +72,88 @@ async fn all_groups_are_looked_at_page_by_page() {
         )
         .await;
     assert!(error.code() == Code::FULL && error.to_string().contains("steps"), "{error}");
+}
+
+#[tokio::test]
+async fn an_answer_is_cut_at_its_bytes_within_a_row_as_well() {
+    let lab = Lab::start().await;
+    let rows = ["(1)"; 20].join(",");
+    let text = "SELECT hex(zeroblob(500000)), current_resource_group() FROM";
+    let table = lab.table(&format!("{text} (VALUES {rows}) v")).await;
+    let note = |rows: usize| {
+        format!(
+            "note: the answer has more rows than these {rows}; narrow it with WHERE or LIMIT, or to fewer columns"
+        )
+    };
+    assert_eq!((table.rows.len(), table.notes), (16, vec![note(16)]));
+    let table = lab.table(&format!("{text} (VALUES {}) v", ["(1)"; 16].join(","))).await;
+    assert_eq!((table.rows.len(), table.notes), (16, Vec::new()));
+    // A byte that is none of a text becomes three.
+    for (cells, rows) in [
+        (["v"; 16].join(","), 1),
+        (["v"; 17].join(","), 0),
+        (["unhex(v)"; 11].join(","), 1),
+        (["unhex(v)"; 12].join(","), 0),
+    ] {
+        let value = "replace(hex(zeroblob(500000)), '0', 'F')";
+        let table =
+            lab.table(&format!("SELECT {cells}, current_resource_group() FROM (SELECT {value} v) t")).await;
+        let notes = if rows == 0 { vec![note(0)] } else { Vec::new() };
+        assert_eq!((table.rows.len(), table.notes), (rows, notes), "{cells}");
+    }
+}
+
+/// Beside rows of a table a query may put others, of which SQLite types each value.
+#[tokio::test]
+async fn a_column_has_the_kind_of_its_table_where_all_its_values_have() {
+    let lab = Lab::start().await;
+    lab.done("CREATE RESOURCE GROUP shop RU_PER_SEC=5").await;
+    lab.charge("shop").await;
+    let (int, float, text, moment) = (Kind::Int, Kind::Float, Kind::Text, Kind::Timestamp);
+    for (beside, kinds, line) in [
+        ("7, 8, '2026-01-31 23:59:58.250'", [int, float, moment], "7|8|2026-01-31 23:59:58.250"),
+        ("7, 8, '12026-01-31 23:59:58.250'", [int, float, moment], "7|8|12026-01-31 23:59:58.250"),
+        ("NULL, NULL, NULL", [int, float, moment], "NULL|NULL|NULL"),
+        ("7.5, 8.5, 9.5", [float, float, float], "7.5|8.5|9.5"),
+        ("7, 8, 9", [int, float, int], "7|8|9"),
+        ("'all', 'some', 'never'", [text, text, text], "all|some|never"),
+        ("7, 8, '2026-01-31 23:59:58'", [int, float, text], "7|8|2026-01-31 23:59:58"),
+        ("7, 8, '2026-01-31T23:59:58.250'", [int, float, text], "7|8|2026-01-31T23:59:58.250"),
+    ] {
+        let query = "SELECT calls, ru, last_time FROM tidegate.statements UNION ALL SELECT";
+        let table = lab.table(&format!("{query} {beside}")).await;
+        let found: Vec<Kind> = table.columns.iter().map(|column| column.kind).collect();
+        assert_eq!(
+            (&found[..], crate::support::lines(&table)),
+            (&kinds[..], vec![line.to_owned()]),
+            "{beside}"
+        );
+    }
+    // A number among texts becomes one.
+    let table =
+        lab.table("SELECT messages FROM tidegate.clients UNION ALL SELECT 'sum' UNION ALL SELECT 1.5").await;
+    let texts = ["1", "sum", "1.5"].map(|text| vec![Value::Text(text.into())]);
+    assert_eq!((table.columns[0].kind, &table.rows[..]), (Kind::Text, &texts[..]));
+}
+
+#[tokio::test]
+async fn a_query_has_so_many_columns_parts_and_levels_and_no_more() {
+    let lab = Lab::start().await;
+    let columns = |count| format!("SELECT {}, current_resource_group()", vec!["1"; count].join(","));
+    let parts = |count: usize| vec!["SELECT 1, current_resource_group()"; count].join(" UNION ALL ");
+    let sum =
+        |count: usize| format!("SELECT {} + length(current_resource_group())", vec!["1"; count].join("+"));
+    assert_eq!(lab.table(&columns(127)).await.columns.len(), 128);
+    assert_eq!(lab.table(&parts(20)).await.rows.len(), 20);
+    assert_eq!(lab.rows(&sum(90)).await, ["97"]);
+    for (text, said) in [
+        (columns(128), "too many columns"),
+        (parts(21), "too many terms in compound SELECT"),
+        (sum(200), "Expression tree is too large"),
+    ] {
+        let error = lab.refused(&text).await;
+        assert!(error.code() == Code::FULL && error.to_string().contains(said), "{error}");
+    }
 }
 
 #[tokio::test]
