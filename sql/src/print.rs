@@ -343,5 +343,8 @@ mod tests {
         assert_eq!(query_limit_text(&limit), text);
         let group = v1::Group { name: "y".into(), ru_per_sec: "4000".into(), ..v1::Group::default() };
         assert_eq!(create_group_text(&group, SqlDialect::MySql), "CREATE RESOURCE GROUP `y` RU_PER_SEC=4000");
+        let bare = v1::Group { name: "y".into(), ..v1::Group::default() };
+        let text = "CREATE RESOURCE GROUP `y` RU_PER_SEC=UNLIMITED";
+        assert_eq!(create_group_text(&bare, SqlDialect::MySql), text);
     }
 }

@@ -318,6 +318,12 @@ fn queries_of_our_tables_are_found() {
         panic!()
     };
     assert_eq!(select.text(), "SELECT \"a`b\", 'x''y\n' FROM tidegate.usage WHERE a IS 1 AND b OR c");
+    // Elsewhere they are no AND and no OR.
+    let Statement::Select(select) = parse_in("SELECT a || 'b' FROM tidegate.usage WHERE c && d", PostgreSql)
+    else {
+        panic!()
+    };
+    assert_eq!(select.text(), "SELECT a || 'b' FROM tidegate.usage WHERE c && d");
     assert_eq!(parse("TRUNCATE TABLE tidegate.statements"), Statement::ResetStatements);
     assert_eq!(parse("truncate `tidegate`.statements;"), Statement::ResetStatements);
 }
@@ -345,6 +351,13 @@ fn what_is_the_databases_goes_to_the_database() {
         "DELETE FROM tidegate.orders; SELECT 1",
         "TRUNCATE TABLE tidegate.orders",
         "CREATE DEFINER=`a`@`b` PROCEDURE p() BEGIN SET RESOURCE GROUP x; SELECT 1; END",
+        "create definer = a@b procedure p() begin select 1; set resource group x; end",
+        "CREATE OR REPLACE FUNCTION f() RETURNS int RETURN 1; DROP RESOURCE GROUP x",
+        "CREATE TRIGGER t AFTER INSERT ON o FOR EACH ROW BEGIN DELETE FROM p; SET RESOURCE GROUP x; END",
+        "ALTER TABLE t RENAME resource group; ALTER USER ann IDENTIFIED BY 'x'",
+        "CREATE TABLE resource group; CREATE USER ann",
+        "SELECT CURRENT_RESOURCE_GROUP() AS",
+        "SELECT CURRENT_RESOURCE_GROUP() AS a b",
         "SELECT ';'; SELECT 'SET RESOURCE GROUP x'",
         "SELECT ';SET RESOURCE GROUP x'",
         "WITH x AS (SELECT 1 AS resource_group) SELECT * FROM x",
@@ -368,6 +381,9 @@ fn what_is_ours_and_wrong_says_where_and_what() {
             "a number of RU/s, or UNLIMITED",
         ),
         ("CREATE RESOURCE GROUP g RU_PER_SEC=0.0000001", "near \"0.0000001\"", "at most 6 digits"),
+        ("CREATE RESOURCE GROUP g RU_PER_SEC=1e3", "near \"1e3\"", "RU/s, or UNLIMITED, as plain digits"),
+        ("CREATE RESOURCE GROUP g RU_PER_SEC=1.5e3", "near \"1.5e3\"", "RU/s, or UNLIMITED, as plain digits"),
+        ("CREATE RESOURCE GROUP g RU_PER_SEC=5.", "near \"5.\"", "RU/s, or UNLIMITED, as plain digits"),
         ("CREATE RESOURCE GROUP g RU_PER_SEC='5'", "column 36", "a number of RU/s"),
         ("CREATE RESOURCE GROUP g RU_PER_SEC=5, RU_PER_SEC=6", "column 39", "given twice"),
         ("CREATE RESOURCE GROUP g RU_PER_SEC=5,", "column 38", "expected RU_PER_SEC"),
@@ -389,6 +405,14 @@ fn what_is_ours_and_wrong_says_where_and_what() {
         ("ALTER RESOURCE GROUP g TTL='5'", "column 28", "is not a duration"),
         ("ALTER RESOURCE GROUP g WEIGHT=1.5", "near \"1.5\"", "a whole number"),
         ("ALTER RESOURCE GROUP g QUERY_LIMIT=5", "near \"5\"", "expected ("),
+        ("ALTER RESOURCE GROUP g QUERY_LIMIT=)", "near \")\"", "expected ("),
+        (
+            "ALTER RESOURCE GROUP g QUERY_LIMIT=(5)",
+            "near \"5\"",
+            "expected EXEC_ELAPSED, RU, ROWS, ACTION or",
+        ),
+        ("ALTER RESOURCE GROUP g QUERY_LIMIT=(RU=5 ACTION=KILL,)", "near \")\"", "expected EXEC_ELAPSED"),
+        ("ALTER RESOURCE GROUP g QUERY_LIMIT=RU=5, ACTION=KILL)", "near \")\"", "expected EXEC_ELAPSED"),
         ("ALTER RESOURCE GROUP g QUERY_LIMIT=(RU=5 RU=6 ACTION=KILL)", "near \"RU\"", "given twice"),
         ("ALTER RESOURCE GROUP g QUERY_LIMIT=(RU=0 ACTION=KILL)", "near \"0\"", "0 is no limit"),
         ("ALTER RESOURCE GROUP g QUERY_LIMIT=(EXEC_ELAPSED='0s' ACTION=KILL)", "0s", "longer than nothing"),
@@ -398,9 +422,7 @@ fn what_is_ours_and_wrong_says_where_and_what() {
             "DRYRUN, COOLDOWN, KILL or",
         ),
         ("ALTER RESOURCE GROUP g QUERY_LIMIT=(RU=5, ACTION=SWITCH_GROUP)", "near \")\"", "expected ("),
-        ("DROP RESOURCE GROUP a b", "near \"b\"", "the end of the statement"),
         ("DROP RESOURCE GROUP IF g", "near \"g\"", "the end of the statement"),
-        ("SET RESOURCE GROUP g FOR 5", "near \"FOR\"", "the end of the statement"),
         ("QUERY WATCH", "near \"\"", "expected ADD or REMOVE"),
         ("QUERY WATCH REMOVE x", "near \"x\"", "the number of a watch"),
         ("QUERY WATCH ADD RESOURCE GROUP g", "near \"\"", "SQL TEXT"),
@@ -411,14 +433,49 @@ fn what_is_ours_and_wrong_says_where_and_what() {
         ("ALTER RESOURCE GROUP g PARENT=''", "column 31", "a group has a name; write it, or NULL"),
         ("ALTER RESOURCE GROUP g QUERY_LIMIT=(RU=5, ACTION=SWITCH_GROUP(x", "near \"\"", "expected )"),
         ("ALTER USER '' RESOURCE GROUP g", "column 12", "expected the name of a user"),
+        ("ALTER USER ''@'%' RESOURCE GROUP g", "column 12", "expected the name of a user"),
+        ("ALTER USER @localhost RESOURCE GROUP g", "near \"@localhost\"", "expected the name of a user"),
         ("ALTER USER CURRENT_USER RESOURCE GROUP g", "CURRENT_USER", "not a function"),
+        ("ALTER USER Session_User() RESOURCE GROUP g", "near \"Session_User\"", "not a function"),
+        ("ALTER USER user RESOURCE GROUP g", "near \"user\"", "not a function"),
         ("SELECT * FROM tidegate.usage WHERE", "near \"SELECT\"", "cannot read this query"),
+        ("SELECT * FROM tidegate.usage) LIMIT 1", "near \"SELECT\"", "Expected: the end, found: )"),
         ("EXPLAIN RU EXPLAIN RU SELECT 1", "near \"EXPLAIN\"", "second EXPLAIN"),
-        ("TRUNCATE TABLE tidegate.statements CASCADE", "near \"CASCADE\"", "the end of the statement"),
     ] {
         let (message, code) = wrong(text, MySql);
         assert!(message.contains(place) && message.contains(part), "{text}: {message}");
         assert_eq!(code, Code::SYNTAX, "{text}");
+    }
+}
+
+#[test]
+fn what_stands_behind_a_statement_is_not_passed_over() {
+    for text in [
+        "DROP RESOURCE GROUP g",
+        "SHOW CREATE RESOURCE GROUP g",
+        "SHOW RESOURCE GROUP PROPOSAL g",
+        "SHOW RESOURCE GROUPS",
+        "SET RESOURCE GROUP g",
+        "ALTER RESOURCE GROUP g APPLY PROPOSAL",
+        "ALTER RESOURCE GROUP g WITHDRAW PROPOSAL",
+        "QUERY WATCH REMOVE 17",
+        "QUERY WATCH REMOVE RESOURCE GROUP g",
+        "TRUNCATE TABLE tidegate.statements",
+    ] {
+        parse(text);
+        let (message, code) = wrong(&format!("{text} FOR 5"), MySql);
+        let place = format!("column {}, near \"FOR\": expected the end of the statement", text.len() + 2);
+        assert!(code == Code::SYNTAX && message.contains(&place), "{text}: {message}");
+    }
+}
+
+/// The names of groups in other quotes than the dialect's, whose quotes the error shows.
+#[test]
+fn a_name_that_needs_quotes_is_shown_in_those_of_the_dialect() {
+    for (dialect, shown) in [(MySql, "write `a…`"), (PostgreSql, "write \"a…\""), (Generic, "write \"a…\"")]
+    {
+        let (message, code) = wrong("DROP RESOURCE GROUP a-b", dialect);
+        assert!(code == Code::SYNTAX && message.contains(shown), "{message}");
     }
 }
 
@@ -445,6 +502,8 @@ fn what_is_not_built_says_so() {
         ("SELECT CURRENT_RESOURCE_GROUP(), ?", "write the values"),
         ("DELETE FROM tidegate.statements WHERE calls = 1", "TRUNCATE TABLE tidegate.statements"),
         ("UPDATE tidegate.usage SET ru = 0", "a change of tidegate.usage"),
+        ("INSERT INTO tidegate.bindings VALUES ('a')", "a change of tidegate.bindings"),
+        ("REPLACE INTO tidegate.bindings VALUES ('a')", "a change of tidegate.bindings"),
         ("TRUNCATE tidegate.usage", "a change of tidegate.usage"),
         ("SELECT * FROM tidegate.usage WHERE ru > ?", "write the values"),
         ("EXPLAIN RU SHOW RESOURCE GROUPS", "costs no RU"),
@@ -463,16 +522,29 @@ fn what_is_not_built_says_so() {
 
 #[test]
 fn one_of_several_is_sent_alone() {
-    for text in [
-        "SELECT 1; SET RESOURCE GROUP x",
-        "SET RESOURCE GROUP x; SELECT 1;",
-        "SHOW RESOURCE GROUPS; SHOW RESOURCE GROUPS",
-        "SELECT 1; SELECT * FROM tidegate.usage",
-        "BEGIN; ALTER USER a RESOURCE GROUP x",
-        "SELECT 1; CREATE RESOURCE GROUP",
+    let long = format!("SET RESOURCE GROUP {}", "x".repeat(64));
+    let cut = format!("SET RESOURCE GROUP {}…", "x".repeat(41));
+    for (text, named) in [
+        ("SELECT 1; SET RESOURCE GROUP x", "SET RESOURCE GROUP x"),
+        ("SET RESOURCE GROUP x; SELECT 1;", "SET RESOURCE GROUP x"),
+        ("SHOW RESOURCE GROUPS; SHOW RESOURCE GROUPS", "SHOW RESOURCE GROUPS"),
+        ("SELECT 1; SELECT * FROM tidegate.usage", "SELECT * FROM tidegate.usage"),
+        ("BEGIN; ALTER USER a RESOURCE GROUP x", "ALTER USER a RESOURCE GROUP x"),
+        ("SELECT 1; CREATE RESOURCE GROUP", "CREATE RESOURCE GROUP"),
+        ("DROP PROCEDURE p; SET RESOURCE GROUP x", "SET RESOURCE GROUP x"),
+        ("CREATE TABLE p (a int); SET RESOURCE GROUP x", "SET RESOURCE GROUP x"),
+        ("CREATE TABLE `procedure` (a int); SET RESOURCE GROUP x", "SET RESOURCE GROUP x"),
+        (&format!("SELECT 1; {long}"), &cut),
     ] {
         let (message, code) = wrong(text, MySql);
-        assert!(message.contains("send that alone"), "{text}: {message}");
+        assert_eq!(
+            message,
+            format!(
+                "a text with several statements holds one for tidegate: {named:?}; send that alone, since the \
+                 others go to the database"
+            ),
+            "{text}"
+        );
         assert_eq!(code, Code::SYNTAX);
     }
 }

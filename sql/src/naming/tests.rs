@@ -78,7 +78,9 @@ fn what_mysql_runs_and_gives_up_is_named() {
     for text in ["execute S", "EXECUTE `s` USING @a, @b;"] {
         assert_eq!(mysql(text), execute("s"), "{text}");
     }
-    assert_eq!(mysql("execute immediate"), execute("immediate"));
+    for text in ["execute immediate", "execute Immediate using @a"] {
+        assert_eq!(mysql(text), execute("immediate"), "{text}");
+    }
     for text in ["execute immediate 'select ?' using 1", "EXECUTE IMMEDIATE 'select' ' ?'"] {
         assert_eq!(mysql(text), Some(Naming::Immediate { statement: "select ?".into() }), "{text}");
     }
@@ -125,15 +127,17 @@ fn what_is_read_in_more_than_one_way_says_nothing() {
     ] {
         assert_eq!(mysql(text), None, "{text}");
     }
-    let escaped = b"prepare s from 'select \\'";
-    assert_eq!(Naming::parse(escaped, SqlDialect::MySql, false), None);
+    // Without escapes the text is another than the tokenizer's, be it one or none.
+    for escaped in [&b"prepare s from 'select \\'"[..], b"prepare s from 'select \\n 1'"] {
+        assert_eq!(Naming::parse(escaped, SqlDialect::MySql, false), None);
+    }
     assert_eq!(Naming::parse(b"execute \xff", SqlDialect::MySql, true), None);
 }
 
 #[test]
 fn ordinary_statements_are_told_by_their_first_word() {
     for text in
-        ["select 1", "delete from t", "EXPLAIN SELECT 1", "drop table t", "", "--", "/* execute", "(p)"]
+        ["select 1", "delete prepare", "EXPLAIN SELECT 1", "drop table t", "", "--", "/* execute", "(p)"]
     {
         assert!(!may_name(text.as_bytes()), "{text}");
     }
@@ -149,9 +153,27 @@ fn what_may_rename_in_passing_is_told_by_its_words() {
     {
         assert!(may_rename(text), "{text}");
     }
-    for text in ["", "SELECT ? FROM calls", "UPDATE t SET prepared = ?"] {
+    for text in ["", "SELECT ? FROM calls", "UPDATE t SET prepared = ?", "SELECT call_id, _execute FROM t"] {
         assert!(!may_rename(text), "{text}");
     }
+}
+
+#[test]
+fn a_name_stays_what_it_is_whatever_becomes_of_its_statement() {
+    let name = || "p".to_owned();
+    let statement = "select 1".to_owned();
+    for (text, expected) in [
+        ("prepare p as select 1", Naming::Prepare { name: name(), statement: Some(8) }),
+        ("execute p", Naming::Execute { name: name() }),
+        ("deallocate p", Naming::Forget { name: name() }),
+        ("deallocate all", Naming::ForgetAll),
+    ] {
+        assert_eq!(postgres(text).map(|naming| naming.map(|text| text.len())), Some(expected), "{text}");
+    }
+    let immediate = Naming::Immediate { statement }.map(|text| text.len());
+    assert_eq!(immediate, Naming::Immediate { statement: 8 });
+    let unknown: Naming<String> = Naming::Prepare { name: name(), statement: None };
+    assert_eq!(unknown.map(|text| text.len()), Naming::Prepare { name: name(), statement: None });
 }
 
 proptest! {

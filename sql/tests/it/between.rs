@@ -9,13 +9,10 @@ use axum::extract::Request;
 use tidegate_proto::v1;
 use tidegate_proto::v1::admin_client::AdminClient;
 use tidegate_sql::{Answer, Code, SqlError, Statement, execute};
-use tokio::net::TcpListener;
-use tokio_stream::wrappers::TcpListenerStream;
-use tonic::service::Routes;
-use tonic::transport::{Channel, Server};
+use tonic::transport::Channel;
 use tower::ServiceExt as _;
 
-use crate::support::{Lab, context};
+use crate::support::{Lab, context, serve};
 
 type Changes = Arc<Mutex<VecDeque<v1::AlterGroupRequest>>>;
 
@@ -44,15 +41,10 @@ async fn among(
     let changes = Arc::new(Mutex::new(VecDeque::from(changes)));
     let (channel, to_make) = (lab.channel.clone(), Arc::clone(&changes));
     let router = Router::new().fallback(move |request| hand_on(channel, to_make, request));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = format!("http://{}", listener.local_addr().unwrap());
-    let serving = Server::builder().add_routes(Routes::from(router));
-    let serving = tokio::spawn(serving.serve_with_incoming(TcpListenerStream::new(listener)));
-    let channel = Channel::from_shared(address).unwrap().connect().await.unwrap();
+    let channel = serve(router).await;
     let context = context();
     let statement = Statement::parse(text, context.dialect).unwrap().unwrap();
     let answer = execute(channel, &statement, &context).await;
-    serving.abort();
     let left = changes.lock().unwrap().len();
     (answer, left)
 }

@@ -68,6 +68,14 @@ async fn without_a_rate_there_is_nothing_to_burst_above() {
     assert!(affected == 0 && notes.contains("warning: BURSTABLE is OFF"), "{notes}");
     assert_eq!(lab.done("ALTER RESOURCE GROUP shop RU_PER_SEC=5 BURSTABLE").await, (1, String::new()));
     assert_eq!(state().await, "5 moderated ");
+    // Above a rate there is, and what does not burst needs none.
+    assert_eq!(lab.done("ALTER RESOURCE GROUP shop BURSTABLE=OFF").await, (1, String::new()));
+    assert_eq!(lab.done("ALTER RESOURCE GROUP shop BURSTABLE").await, (1, String::new()));
+    assert_eq!(state().await, "5 moderated ");
+    assert_eq!(lab.done("ALTER RESOURCE GROUP shop BURSTABLE=OFF").await, (1, String::new()));
+    assert_eq!(lab.done("ALTER RESOURCE GROUP shop RU_PER_SEC=UNLIMITED").await, (1, String::new()));
+    assert_eq!(state().await, "unlimited off ");
+    lab.done("ALTER RESOURCE GROUP shop RU_PER_SEC=5").await;
     // What bursts otherwise stays as it is, and a statement that contradicts itself is refused.
     lab.done("ALTER RESOURCE GROUP shop BURSTABLE=UNLIMITED").await;
     assert_eq!(lab.done("ALTER RESOURCE GROUP shop RU_PER_SEC=UNLIMITED").await, (1, String::new()));
@@ -78,6 +86,23 @@ async fn without_a_rate_there_is_nothing_to_burst_above() {
         "{error}"
     );
     assert_eq!(lab.refused("ALTER RESOURCE GROUP nowhere RU_PER_SEC=UNLIMITED").await.code(), Code::UNKNOWN);
+}
+
+#[tokio::test]
+async fn what_the_controller_warns_of_is_beside_every_answer_about_a_group() {
+    let lab = Lab::start().await;
+    lab.done("CREATE RESOURCE GROUP top RU_PER_SEC=5").await;
+    let warned = |rate: &str| {
+        format!("warning: group shop: {rate} RU/s cannot be guaranteed below top, which is limited to 5 RU/s")
+    };
+    let (affected, notes) = lab.done("CREATE RESOURCE GROUP shop RU_PER_SEC=50 PARENT=top").await;
+    assert_eq!((affected, notes), (1, warned("50")));
+    let (affected, notes) = lab.done("ALTER RESOURCE GROUP shop RU_PER_SEC=60").await;
+    assert_eq!((affected, notes), (1, warned("60")));
+    assert_eq!(lab.table("SHOW CREATE RESOURCE GROUP shop").await.notes, [warned("60")]);
+    lab.done("ALTER RESOURCE GROUP shop PROPOSE RU_PER_SEC=70").await;
+    let (affected, notes) = lab.done("ALTER RESOURCE GROUP shop APPLY PROPOSAL").await;
+    assert_eq!((affected, notes), (1, warned("70")));
 }
 
 #[tokio::test]
@@ -136,6 +161,15 @@ async fn users_and_databases_are_bound_and_let_go() {
     let log =
         admin.audit_log(v1::AuditLogRequest { limit: 1, ..Default::default() }).await.unwrap().into_inner();
     assert!(log.entries[0].actor.starts_with("ann@store"), "{:?}", log.entries[0]);
+    // An actor has the signs that a header may have, and what they can be of any other.
+    for (user, tenant, actor) in [("bo b~", "", "bo b~"), ("änn", "störe\n", "?nn@st?re?")] {
+        let session = Context { user: user.into(), tenant: tenant.into(), ..context() };
+        let group = if tenant.is_empty() { "shop" } else { "default" };
+        lab.send_as(&session, &format!("ALTER USER eve RESOURCE GROUP {group}")).await.unwrap();
+        let log = admin.audit_log(v1::AuditLogRequest { limit: 1, ..Default::default() }).await.unwrap();
+        let said = log.into_inner().entries[0].actor.clone();
+        assert!(said.starts_with(actor), "{said}");
+    }
 }
 
 /// Users, databases and users of databases are bound and let go in any order, beside a map of them.
@@ -185,17 +219,35 @@ async fn sessions_may_do_what_they_may() {
     {
         assert!(matches!(lab.send_as(&user, text).await, Ok(Answer::Table(_))), "{text}");
     }
-    for text in [
-        "SET RESOURCE GROUP shop",
-        "CREATE RESOURCE GROUP x RU_PER_SEC=1",
-        "DROP RESOURCE GROUP shop",
-        "ALTER USER ann RESOURCE GROUP shop",
-        "QUERY WATCH REMOVE 1",
-        "TRUNCATE TABLE tidegate.statements",
-        "SELECT * FROM information_schema.resource_groups",
+    let switch = "change the resource group of the session; the gateway's configuration says who may, or ask an \
+                  administrator to bind the user to the group";
+    let change = "change resource groups, bindings or watches; an administrator of tidegate may";
+    let read = "read tidegate's tables; an administrator of tidegate may";
+    for (text, what) in [
+        ("SET RESOURCE GROUP shop", switch),
+        ("CREATE RESOURCE GROUP x RU_PER_SEC=1", change),
+        ("ALTER RESOURCE GROUP shop RU_PER_SEC=9", change),
+        ("ALTER RESOURCE GROUP shop PROPOSE RU_PER_SEC=9", change),
+        ("ALTER RESOURCE GROUP shop APPLY PROPOSAL", change),
+        ("ALTER RESOURCE GROUP shop WITHDRAW PROPOSAL", change),
+        ("DROP RESOURCE GROUP shop", change),
+        ("ALTER USER ann RESOURCE GROUP shop", change),
+        ("QUERY WATCH ADD ACTION=KILL SQL DIGEST 00000000000000ab", change),
+        ("QUERY WATCH REMOVE 1", change),
+        ("QUERY WATCH REMOVE RESOURCE GROUP shop", change),
+        ("TRUNCATE TABLE tidegate.statements", change),
+        ("SHOW RESOURCE GROUP PROPOSAL shop", read),
+        ("SELECT * FROM information_schema.resource_groups", read),
     ] {
         let error = lab.send_as(&user, text).await.expect_err(text);
-        assert!(error.code() == Code::DENIED && error.to_string().starts_with("ann may not"), "{error}");
+        assert_eq!(
+            (error.code(), error.to_string()),
+            (Code::DENIED, format!("ann may not {what}")),
+            "{text}"
+        );
+        let nobody = Context { user: String::new(), ..user.clone() };
+        let error = lab.send_as(&nobody, text).await.expect_err(text);
+        assert_eq!(error.to_string(), format!("this session may not {what}"), "{text}");
     }
     let user = Context { may_switch: true, ..user };
     let changed = lab.send_as(&user, "SET RESOURCE GROUP SHOP").await;

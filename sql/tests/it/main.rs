@@ -3,6 +3,10 @@
 #[cfg(test)]
 mod between;
 #[cfg(test)]
+mod bounds;
+#[cfg(test)]
+mod columns;
+#[cfg(test)]
 mod groups;
 #[cfg(test)]
 mod pages;

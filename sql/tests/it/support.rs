@@ -2,6 +2,11 @@
 
 use std::sync::Arc;
 
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
+use prost::Message;
 use tempfile::TempDir;
 use tidegate_controller::config::Access;
 use tidegate_controller::store::{Store, StoreError, Table as Rows, Visit, VisitAll, Write};
@@ -11,8 +16,10 @@ use tidegate_proto::v1;
 use tidegate_proto::v1::client_message::Kind;
 use tidegate_proto::v1::grants_client::GrantsClient;
 use tidegate_sql::{Answer, Context, SqlError, Statement, Table, Value, execute};
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::Channel;
+use tokio::net::TcpListener;
+use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tonic::service::Routes;
+use tonic::transport::{Channel, Server};
 
 /// A controller with a channel to it.
 pub(crate) struct Lab {
@@ -163,6 +170,44 @@ impl Lab {
 
     pub(crate) async fn refused(&self, text: &str) -> SqlError {
         self.send(text).await.expect_err(text)
+    }
+}
+
+/// A server of these calls in place of a controller, for as long as the test runs.
+pub(crate) async fn serve(router: Router) -> Channel {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let server = Server::builder().add_routes(Routes::from(router));
+    tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+    Channel::from_shared(address).unwrap().connect().await.unwrap()
+}
+
+/// A message as the answer to a call.
+pub(crate) fn reply(message: &impl Message) -> Vec<u8> {
+    let message = message.encode_to_vec();
+    let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+    [&[0], &length[..], &message].concat()
+}
+
+/// A controller that has these answers to the calls of a SELECT, one after another, and the last of them ever again.
+pub(crate) async fn select(answers: Vec<Vec<u8>>, text: &str) -> Table {
+    let mut answers = answers.into_iter().peekable();
+    let mut last = answers.peek().cloned().unwrap();
+    let next = std::sync::Mutex::new(move || {
+        last = answers.next().unwrap_or_else(|| last.clone());
+        last.clone()
+    });
+    let next = Arc::new(next);
+    let answer = async move |_: Request| {
+        let body = (next.lock().unwrap())();
+        let head = Response::builder().header("content-type", "application/grpc");
+        head.header("grpc-status", "0").body(Body::from(body)).unwrap()
+    };
+    let channel = serve(Router::new().fallback(answer)).await;
+    let statement = Statement::parse(text, SqlDialect::MySql).unwrap().expect(text);
+    match execute(channel, &statement, &context()).await {
+        Ok(Answer::Table(table)) => table,
+        other => panic!("{text}: {other:?}"),
     }
 }
 

@@ -31,6 +31,14 @@ fn dual_is_no_table_in_whatever_case_and_wherever_a_query_of_it_ends() {
         let Statement::Select(select) = parse(text) else { panic!("{text}") };
         assert_eq!((select.text(), select.tables()), (read, &[][..]));
     }
+    for text in [
+        "select 1, current_resource_group() dual",
+        "select dual.ru from tidegate.usage dual where dual.ru > 1",
+        "select max(ru) dual from tidegate.usage",
+    ] {
+        let Statement::Select(select) = parse(text) else { panic!("{text}") };
+        assert_eq!(select.text(), text, "a name of another thing");
+    }
 }
 
 #[test]
