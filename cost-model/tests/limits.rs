@@ -136,6 +136,21 @@ fn deep_and_long_texts_neither_overflow_the_stack_nor_lose_their_fingerprint() {
     };
     std::thread::Builder::new().stack_size(STACK).spawn(run).unwrap().join().unwrap();
 }
+/// Rows that repeat the first are no tokens of the text, and leave those before them counted.
+#[test]
+fn a_text_of_more_tokens_than_are_parsed_is_not_parsed_whatever_rows_follow() {
+    let kind = |links: usize, rows: &str| {
+        let text = format!("INSERT INTO t VALUES (a{}){rows}", " + a".repeat(links));
+        Template::new(SqlDialect::Generic, text).kind()
+    };
+    // Seven tokens and two of each link.
+    let most = (Template::MAX_PARSED_TOKENS - 7) / 2;
+    for rows in ["", ", (1)", ", (1), (2, 3)"] {
+        assert_eq!(kind(most, rows), StatementKind::Insert, "{rows}");
+        assert_eq!(kind(most + 1, rows), StatementKind::Unknown, "{rows}");
+    }
+}
+
 #[test]
 fn a_text_beyond_the_limit_counts_as_its_beginning() {
     let insert = |rows: usize| {

@@ -46,8 +46,6 @@ pub(super) struct Rules {
     pub(super) any_server: bool,
     /// `$tag$..$tag$`.
     pub(super) dollar_quotes: bool,
-    /// `$1` or `$name` is a placeholder.
-    pub(super) dollar_placeholders: bool,
     /// `".."` is a string and not an identifier.
     pub(super) double_quoted_strings: bool,
     /// `` `..` `` is an identifier.
@@ -88,7 +86,6 @@ impl SqlDialect {
             escape_prefix: true,
             any_server: true,
             dollar_quotes: true,
-            dollar_placeholders: true,
             double_quoted_strings: false,
             backtick_identifiers: true,
             bracket_identifiers: false,
@@ -108,7 +105,6 @@ impl SqlDialect {
             escape_prefix: false,
             any_server: false,
             dollar_quotes: false,
-            dollar_placeholders: false,
             double_quoted_strings: true,
             nested_comments: false,
             dashes_need_space: true,

@@ -61,7 +61,8 @@ impl VisitorMut for Normaliser {
         }
         self.around.pop();
         if let Some(outer) = self.around.last_mut() {
-            outer.known = outer.named.len().min(outer.known + 1);
+            // Behind the last of them are those of its body.
+            outer.known += 1;
         }
         ControlFlow::Continue(())
     }

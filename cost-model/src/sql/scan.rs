@@ -99,7 +99,8 @@ impl<S: Sink> Scanner<'_, S> {
             b'$' if self.text.rules.dollar_quotes && self.text.dollar_string() => {
                 self.out.literal(Literal::String)
             }
-            b'$' if self.text.rules.dollar_placeholders => self.placeholder(),
+            // `$1` or `$name`; in MySQL it begins a word.
+            b'$' => self.placeholder(),
             b'?' if self.text.rules.question_placeholders => self.placeholder(),
             b':' if self.text.rules.colon_placeholders && self.text.class_at(1) & class::WORD != 0 => {
                 self.placeholder()

@@ -37,6 +37,21 @@ fn values_behind_a_list_of_tuples_are_no_list() {
     );
 }
 
+/// Where a value stands, also first behind a word, so that what is asked for is one statement.
+#[test]
+fn a_constant_is_a_value_wherever_one_stands() {
+    templates(
+        "gmps",
+        &[
+            ("SELECT NULL, TRUE, a FROM t WHERE FALSE", "SELECT ?, ?, a FROM t WHERE ?"),
+            (
+                "SELECT a FROM t WHERE b IS NULL AND c IS NOT TRUE",
+                "SELECT a FROM t WHERE b IS NULL AND c IS NOT TRUE",
+            ),
+        ],
+    );
+}
+
 /// A column in quotes is no value, so a tuple with one repeats no other.
 #[test]
 fn a_tuple_with_a_quoted_column_is_no_tuple_of_values() {

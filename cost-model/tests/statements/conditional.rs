@@ -64,6 +64,8 @@ fn what_ends_at_one_place_for_all_servers_has_no_token_of_its_own() {
         ("SELECT a /*!50000 , 'b' */ FROM t", "SELECT a, ? FROM t"),
         ("SELECT a /*!50000 , /* b */ c */ FROM t", "SELECT a, c FROM t"),
         ("SELECT a /*M! , `b` */ FROM t", "SELECT a, `b` FROM t"),
+        ("SELECT /*!a*/ FROM t", "SELECT a FROM t"),
+        ("SELECT /*!50000a * b */ FROM t", "SELECT a * b FROM t"),
         // All servers of this kind read it as code, whatever it holds.
         ("SELECT a /*! , '*/' */ FROM t", "SELECT a, ? FROM t"),
         ("SELECT a FROM t /*!50000 WHERE b = 1", "SELECT a FROM t WHERE b = ?"),

@@ -353,6 +353,7 @@ fn a_table_is_hidden_only_where_a_query_of_its_name_is_known() {
     for (text, tables) in [
         ("WITH t AS (SELECT * FROM t) SELECT * FROM t", &["t"][..]),
         ("WITH p AS (SELECT * FROM q), q AS (SELECT * FROM p) SELECT * FROM q", &["q"]),
+        ("WITH p AS (SELECT 1), q AS (SELECT * FROM r), r AS (SELECT 2) SELECT * FROM p, q, r", &["r"]),
         ("WITH RECURSIVE t AS (SELECT 1 UNION ALL SELECT * FROM t) SELECT * FROM t", &[]),
         ("SELECT * FROM (WITH p AS (SELECT 1) SELECT * FROM p) AS x, p", &["p"]),
         ("WITH p AS (SELECT 1) SELECT * FROM (WITH q AS (SELECT * FROM p) SELECT * FROM q) AS x", &[]),

@@ -353,6 +353,11 @@ const TOKENS: &[(&str, &str, &str)] = &[
     ("gmps", "returnin -1", "returnin - ?"),
     ("gmps", "valuess (1), (2)", "valuess (?), (?)"),
     ("gmps", "inn (1, 2)", "inn (?, ?)"),
+    ("gmps", "in (1, /*+ a */ 2, 3)", "in (?)"),
+    ("gmps", "values (1, /*+ a */ 2), (3, 4)", "values (?, ?)"),
+    ("gmps", "returning -1, column_of_nine -1", "returning ?, column_of_nine - ?"),
+    ("gmps", "1e*5 + 1e-b", "? * ? + ? - b"),
+    ("gp", "$1$ a $1$ b", "?"),
     ("gmp", "arrays[1, 2]", "arrays [?, ?]"),
     ("s", "arrays[1, 2]", "arrays [1, 2]"),
 ];
@@ -399,6 +404,9 @@ fn texts_of_one_statement_have_one_key() {
     }
     for (one, other) in [
         (r#"SELECT "a_name_of_some_length" FROM t"#, r#"SELECT "A_NAME_OF_SOME_LENGTH" FROM t"#),
+        (r#"SELECT "a_name_of_some_length" FROM t"#, r#"SELECT "A_name_of_some_length" FROM t"#),
+        (r#"SELECT "a_name_of_some_length" FROM t"#, r#"SELECT "a_name_of_some_lengtH" FROM t"#),
+        (r#"SELECT "a_name_o" FROM t"#, r#"SELECT "a_name_O" FROM t"#),
         (r#"SELECT "a" FROM t"#, r#"SELECT "A" FROM t"#),
         ("SELECT a_name_of_some_length FROM t", "SELECT a_name_of_same_length FROM t"),
         ("SELECT another_of_some_length FROM t", "SELECT amother_of_some_length FROM t"),
