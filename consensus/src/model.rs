@@ -423,17 +423,64 @@ mod tests {
         let model = Model::new();
         model.plan(Fault::ALL.into_iter().map(Some).chain([None]));
         let call = |key: &[u8]| model.transact(&put(absent(key), key, b"1"), SOON);
-        assert!(matches!(call(b"away"), Err(ConsensusError::Unknown { .. })));
-        assert!(matches!(call(b"lost"), Err(ConsensusError::Unknown { .. })));
-        assert!(matches!(call(b"late"), Err(ConsensusError::Unknown { .. })));
-        assert!(matches!(call(b"refused"), Err(ConsensusError::Refused { .. })));
-        assert!(matches!(call(b"full"), Err(ConsensusError::Full { .. })));
+        let (member, model_said) = ("the model".to_owned(), |said: &str| said.to_owned());
+        let unknown =
+            |said| Err(ConsensusError::Unknown { member: member.clone(), reason: model_said(said) });
+        assert_eq!(call(b"away"), unknown("nobody is there"));
+        assert_eq!(call(b"lost"), unknown("the answer was lost"));
+        assert_eq!(model.held(), 0);
+        assert_eq!(call(b"late"), unknown("the deadline has passed"));
+        let reason = "as the test wants it".to_owned();
+        assert_eq!(call(b"refused"), Err(ConsensusError::Refused { member: member.clone(), reason }));
+        let reason = "mvcc: no space".to_owned();
+        assert_eq!(call(b"full"), Err(ConsensusError::Full { member: member.clone(), reason }));
         assert!(call(b"well").unwrap().held);
         let keys = || model.rows().into_iter().map(|row| row.key).collect::<Vec<_>>();
         assert_eq!(keys(), [b"lost", b"well"]);
         assert!(model.held() == 1 && model.deliver(0) && !model.deliver(0));
         assert_eq!(keys(), [b"late", b"lost", b"well"]);
         assert_eq!(model.changes().len(), 3);
+    }
+
+    /// Of what only reads nothing is left to happen, and it takes no room.
+    #[test]
+    fn what_may_write_is_held_back_and_needs_room_and_what_reads_does_not() {
+        let (put, get) = (Step::Put(b"a".to_vec(), Vec::new()), Step::Get(b"a".to_vec()));
+        for (then, otherwise, writes) in [
+            (vec![put.clone()], vec![get.clone()], true),
+            (vec![get.clone()], vec![put.clone()], true),
+            (vec![get.clone(), put], vec![], true),
+            (vec![get.clone()], vec![get], false),
+            (vec![], vec![], false),
+        ] {
+            let model = Model::new();
+            model.plan([Some(Fault::Late), Some(Fault::Full)]);
+            let transaction = Transaction { when: Vec::new(), then, otherwise };
+            assert!(matches!(model.transact(&transaction, SOON), Err(ConsensusError::Unknown { .. })));
+            assert_eq!(model.held(), usize::from(writes), "{transaction:?}");
+            let full = model.transact(&transaction, SOON).unwrap_err();
+            assert_eq!(matches!(full, ConsensusError::Full { .. }), writes, "{full:?}");
+        }
+    }
+
+    #[test]
+    fn a_compaction_whose_answer_is_lost_is_made_and_a_calm_store_has_no_faults() {
+        let model = Model::new();
+        for key in [b"a", b"b"] {
+            model.transact(&put(Vec::new(), key, b"1"), SOON).unwrap();
+        }
+        model.plan([Some(Fault::Lost)]);
+        assert!(matches!(model.compact(2, SOON), Err(ConsensusError::Unknown { .. })));
+        assert_eq!(model.range(b"a", b"z", 2, Some(1), SOON), Err(ConsensusError::Compacted(1)));
+        model.plan([Some(Fault::Away); 3]);
+        model.calm();
+        assert_eq!(model.range(b"a", b"z", 2, Some(2), SOON).unwrap().rows.len(), 2);
+        for (from, to) in [(b"a", b"a"), (b"b", b"a")] {
+            assert_eq!(model.range(from, to, 2, None, SOON).unwrap().rows, []);
+            let delete = vec![Step::Delete(from.to_vec(), to.to_vec())];
+            let outcome = model.transact(&Transaction { then: delete, ..Default::default() }, SOON);
+            assert_eq!(outcome.unwrap().revision, 2);
+        }
     }
 
     #[test]
@@ -446,7 +493,10 @@ mod tests {
         let put = |size: usize| Step::Put(b"a".to_vec(), vec![0; size]);
         assert!(refuses(vec![put(1), put(1)]));
         assert!(refuses(vec![Step::Delete(b"a".to_vec(), b"b".to_vec()), put(1)]));
-        assert!(refuses(vec![put(MOST_BYTES)]) && !refuses(vec![put(1_500_000)]));
+        let other = Step::Put(b"b".to_vec(), vec![]);
+        assert!(refuses(vec![put(1), other, put(1)]));
+        // One more byte is the key's.
+        assert!(refuses(vec![put(MOST_BYTES)]) && !refuses(vec![put(MOST_BYTES - 1)]));
         assert!(
             refuses(vec![Step::Get(b"a".to_vec()); 129]) && !refuses(vec![Step::Get(b"a".to_vec()); 128])
         );

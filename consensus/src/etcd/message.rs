@@ -244,6 +244,19 @@ mod tests {
         ] {
             assert!(page(wrong).is_err());
         }
+        // Whether there are rows in a range is counted where none is wanted, and is not of an end that means another one.
+        for (from, to, most, more) in [
+            (b"a", b"c", 0, Some(true)),
+            (b"a", b"c", 2, Some(false)),
+            (b"c", b"a", 0, Some(false)),
+            (b"c", b"a", 2, Some(false)),
+        ] {
+            let reading = Reading::new(from, to, most, None);
+            let answer = RangeResponse { header: header(9), kvs: vec![], more: false, count: 5 };
+            assert_eq!(reading.page(answer.clone()).ok().map(|page| page.more), more, "{from:?} {most}");
+            let with_a_row = RangeResponse { kvs: vec![kept(b"b", 1)], ..answer };
+            assert_eq!(reading.page(with_a_row).is_ok(), (from, most) == (b"a", 2), "{from:?} {most}");
+        }
     }
 
     #[test]

@@ -213,6 +213,15 @@ impl Drop for Etcd {
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_store_of_files_that_cannot_be_used_does_not_start() {
+        let endpoints = vec!["http://127.0.0.1:1".to_owned()];
+        let (user, password_file) = (Some("u".to_owned()), Some("/nowhere/password".into()));
+        let settings = Written { endpoints, user, password_file, ..Written::default() }.check().unwrap();
+        let (key, said) = Etcd::new(settings).unwrap_err().parts();
+        assert!(key == "etcd_password_file" && said.contains("/nowhere/password"), "{key}: {said}");
+    }
+
     /// Both asked the member that failed. The next one keeps its connection, and its turn as well when it fails itself
     /// before the second of them comes.
     #[test]

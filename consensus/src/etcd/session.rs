@@ -192,3 +192,30 @@ impl Cluster {
 fn advised(said: &str) -> String {
     said.replace("(--ca)", "(etcd_ca)").replace("(--cert, --key)", "(etcd_cert, etcd_key)")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::settings::Written;
+    use super::*;
+
+    #[test]
+    fn who_does_not_say_of_which_cluster_it_is_or_is_of_another_one_is_not_believed() {
+        let endpoints = vec!["http://127.0.0.1:1".to_owned()];
+        let settings = Written { endpoints, ..Written::default() }.check().unwrap();
+        let cluster = Cluster::new(settings);
+        let of = |cluster_id| ResponseHeader { cluster_id, revision: 1 };
+        let refused = |header: Option<ResponseHeader>| match cluster.check(header.as_ref()) {
+            Err(Fault::Unknown(said)) => said,
+            other => panic!("{other:?}"),
+        };
+        for unsaid in [None, Some(of(0))] {
+            assert!(refused(unsaid).contains("does not say of which cluster"), "{unsaid:?}");
+            assert_eq!(cluster.id(), None);
+        }
+        assert_eq!(cluster.check(Some(&of(5))), Ok(()));
+        let said = refused(Some(of(6)));
+        assert!(said.contains("0000000000000006") && said.contains("0000000000000005"), "{said}");
+        assert!(refused(Some(of(0))).contains("does not say"));
+        assert_eq!((cluster.check(Some(&of(5))), cluster.id()), (Ok(()), Some(5)));
+    }
+}

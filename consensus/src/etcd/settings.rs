@@ -239,6 +239,8 @@ mod tests {
     use std::fs::{Permissions, set_permissions, write};
     use std::os::unix::fs::PermissionsExt as _;
 
+    use tidegate_test_servers::Certificates;
+
     use super::*;
 
     fn with(endpoints: &[&str]) -> Written {
@@ -260,7 +262,9 @@ mod tests {
             ("https://e.example:2379/v3", "has a path"),
             ("http://e.example:2379", "set etcd_plaintext_off_loopback"),
             ("http://10.0.0.1:2379", "set etcd_plaintext_off_loopback"),
-            ("https://ann:s3cret@e.example:2379", "has a user in it"),
+            ("https://ann:s3cret@e.example:2379", "an address has a user in it"),
+            (&"e".repeat(QUOTED), &format!("\"{}\" is no address", "e".repeat(QUOTED))),
+            (&"e".repeat(QUOTED + 1), &format!("\"{}\"… is no address", "e".repeat(QUOTED))),
         ] {
             let refused = with(&[endpoint]).check().unwrap_err().to_string();
             assert!(
@@ -292,6 +296,8 @@ mod tests {
         let (plain, tls) = (with(&["http://localhost:1"]), with(&["https://localhost:1"]));
         for (written, said) in [
             (Written { ca: Some("ca".into()), ..plain.clone() }, "etcd_ca: has no effect without TLS"),
+            (Written { cert: Some("c".into()), ..plain.clone() }, "etcd_cert: has no effect without TLS"),
+            (Written { key: Some("k".into()), ..plain.clone() }, "etcd_key: has no effect without TLS"),
             (Written { cert: Some("c".into()), ..tls.clone() }, "etcd_cert: has no effect without etcd_key"),
             (Written { key: Some("k".into()), ..tls.clone() }, "etcd_key: has no effect without etcd_cert"),
             (
@@ -315,7 +321,36 @@ mod tests {
             password_file: Some("p".into()),
             ..tls
         };
-        assert!(all.check().is_ok());
+        // What was written is what is shown.
+        let open = Written { plaintext: true, ..with(&["http://e.example:2379", "https://localhost:1"]) };
+        let mixed = Written { ca: Some("ca".into()), ..with(&["http://localhost:1", "https://localhost:1"]) };
+        for written in [all, open, mixed, with(&["http://localhost:1"])] {
+            assert_eq!(written.clone().check().map(|settings| settings.written()), Ok(written));
+        }
+    }
+
+    #[test]
+    fn files_of_certificates_are_read_where_a_member_is_under_tls() {
+        let certificates = Certificates::new("DNS:localhost").unwrap();
+        let none = || certificates.authority().with_file_name("none.pem");
+        let written = |ca, cert| {
+            let written = with(&["http://localhost:1", "https://localhost:1"]);
+            Written { ca: Some(ca), cert: Some(cert), key: Some(certificates.key()), ..written }
+        };
+        let there = (certificates.authority(), certificates.certificate());
+        for (ca, cert, wrong) in [
+            (there.0.clone(), there.1.clone(), None),
+            (none(), there.1, Some("etcd_ca")),
+            (there.0, none(), Some("etcd_cert")),
+        ] {
+            let checked = written(ca, cert).check().unwrap().check_files();
+            let Some(wrong) = wrong else {
+                assert_eq!(checked, Ok(()));
+                continue;
+            };
+            let (key, said) = checked.unwrap_err().parts();
+            assert!(key == wrong && said.contains("none.pem"), "{key}: {said}");
+        }
     }
 
     #[test]
