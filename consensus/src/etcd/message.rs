@@ -244,18 +244,21 @@ mod tests {
         ] {
             assert!(page(wrong).is_err());
         }
-        // Whether there are rows in a range is counted where none is wanted, and is not of an end that means another one.
-        for (from, to, most, more) in [
-            (b"a", b"c", 0, Some(true)),
-            (b"a", b"c", 2, Some(false)),
-            (b"c", b"a", 0, Some(false)),
-            (b"c", b"a", 2, Some(false)),
+        // Whether there are rows is counted where none is wanted, but not in a range that can have none.
+        for (from, to, most, more, row) in [
+            (&b"a"[..], &b"c"[..], 0, true, None),
+            (b"a", b"c", 2, false, Some(b"b")),
+            (b"c", b"a", 0, false, None),
+            (b"c", b"a", 2, false, None),
+            (b"", b"\0", 2, false, None),
         ] {
             let reading = Reading::new(from, to, most, None);
             let answer = RangeResponse { header: header(9), kvs: vec![], more: false, count: 5 };
-            assert_eq!(reading.page(answer.clone()).ok().map(|page| page.more), more, "{from:?} {most}");
-            let with_a_row = RangeResponse { kvs: vec![kept(b"b", 1)], ..answer };
-            assert_eq!(reading.page(with_a_row).is_ok(), (from, most) == (b"a", 2), "{from:?} {most}");
+            assert_eq!(reading.page(answer.clone()).map(|page| page.more), Ok(more), "{from:?} {most}");
+            for key in [&b""[..], b"b", b"c"] {
+                let page = reading.page(RangeResponse { kvs: vec![kept(key, 1)], ..answer.clone() });
+                assert_eq!(page.is_ok(), row.is_some_and(|row| row == key), "{from:?} {most} {key:?}");
+            }
         }
     }
 

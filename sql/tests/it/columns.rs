@@ -204,3 +204,56 @@ async fn a_proposal_has_its_options_its_moments_and_its_revisions() {
         ["shop|BURST=5, RU_PER_SEC=7|1970-01-01 00:00:01.000|1970-01-01 00:00:02.000|3|4"]
     );
 }
+
+#[tokio::test]
+async fn a_comparison_has_the_settings_in_force_beside_the_proposed_ones_each_come_evenly_and_at_once() {
+    let figures = |number: u64| v1::WhatIfFigures {
+        throttled_ppm: 10_000 * number,
+        delayed_ppm: 1,
+        throttled_time_ppm: 20_000 * number,
+        use_ppm: 30_000 * number,
+        p50_wait_us: 1,
+        p99_wait_us: 4_000_000 * number,
+        admitted_ru: format!("{number}5"),
+        throttled_ru: format!("{number}6.5"),
+    };
+    let outcome = v1::WhatIfOutcome {
+        ru_per_sec: "7".into(),
+        burst: "8".into(),
+        policy: "paced".into(),
+        even: Some(figures(1)),
+        at_once: Some(figures(2)),
+        quota: "9 per day".into(),
+    };
+    let group = v1::Group { name: "shop".into(), burst: "5".into(), ..Default::default() };
+    let proposal = v1::Proposal {
+        group: Some(group),
+        fields: vec!["burst".into()],
+        since_unix_s: 2,
+        ..Default::default()
+    };
+    // What is in force limits nothing.
+    let comparison = v1::WhatIfReply { current: None, proposed: Some(outcome), ..Default::default() };
+    let answer = v1::ProposalReply {
+        proposal: Some(proposal),
+        comparison: Some(comparison),
+        notes: vec!["of the controller".into()],
+    };
+    let table = select(vec![reply(&answer)], "SHOW RESOURCE GROUP PROPOSAL shop").await;
+    assert_eq!(
+        lines(&table),
+        [
+            "live|NULL|UNLIMITED|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL",
+            "proposed|even|7|8|paced|9 per day|15|16.5|1|2|4|3",
+            "proposed|at once|7|8|paced|9 per day|25|26.5|2|4|8|6",
+        ]
+    );
+    let columns: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
+    assert_eq!(
+        columns.join(" "),
+        "settings operations_come ru_per_sec burst policy quota admitted_ru throttled_ru throttled_percent \
+         throttled_time_percent p99_wait_seconds use_percent"
+    );
+    let compared = "note: proposed for shop: BURST=5; compared since 1970-01-01 00:00:02";
+    assert_eq!(table.notes, [compared, "note: of the controller"]);
+}
