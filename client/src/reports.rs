@@ -106,13 +106,37 @@ impl Reports {
     /// Collects at most `limit` reports for message `seq`, of everything that is not durable.
     pub(crate) fn collect(&mut self, seq: u64, cells: &[Arc<GroupCell>], limit: usize) -> Vec<v1::Report> {
         let mut reports = Vec::new();
-        self.fell_asleep.clear();
-        // Those never sent first; a total that never changes is confirmed by the first message that carried it.
-        self.inherited.sort_by_key(|old| old.sent);
-        for old in self.inherited.iter_mut().filter(|old| !old.refused).take(limit) {
+        self.collect_inherited(seq, limit, &mut reports, |old| old.sent.is_none());
+        self.collect_current(seq, cells, limit, &mut reports);
+        // What goes out again only asks for the confirmation: whatever did not go out yet has the room.
+        self.collect_inherited(seq, limit, &mut reports, |old| old.sent.is_some_and(|sent| sent < seq));
+        reports
+    }
+
+    /// Of earlier incarnations. A total that never changes is confirmed by the first message that carried it.
+    fn collect_inherited(
+        &mut self,
+        seq: u64,
+        limit: usize,
+        reports: &mut Vec<v1::Report>,
+        is_wanted: impl Fn(&Ancestral) -> bool,
+    ) {
+        let room = limit.saturating_sub(reports.len());
+        for old in self.inherited.iter_mut().filter(|old| !old.refused && is_wanted(old)).take(room) {
             old.sent.get_or_insert(seq);
             reports.push(convert::report(&old.entry.group, old.entry.incarnation, &old.entry.total));
         }
+    }
+
+    /// Of this one.
+    fn collect_current(
+        &mut self,
+        seq: u64,
+        cells: &[Arc<GroupCell>],
+        limit: usize,
+        reports: &mut Vec<v1::Report>,
+    ) {
+        self.fell_asleep.clear();
         let from = cells.partition_point(|cell| cell.id() < self.cursor);
         let (before, after) = cells.split_at_checked(from).unwrap_or((cells, &[]));
         for cell in after.iter().chain(before) {
@@ -143,7 +167,6 @@ impl Reports {
             reports.push(v1::Report { waited, ..convert::report(cell.name(), 0, &total) });
             progress.sent(seq, total);
         }
-        reports
     }
 
     /// Groups that the newest batch sent to sleep; returned once.

@@ -14,7 +14,7 @@ use tidegate_core::units::Rate;
 use tidegate_proto::v1;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use crate::fake::{Fake, eventually, listen, piped};
+use crate::fake::{Fake, State, eventually, listen, piped};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -234,6 +234,41 @@ async fn what_the_controller_refused_is_kept_and_reported_by_the_heir_whichever_
         assert_eq!(start().await.unwrap().shutdown().await.unconfirmed, []);
         assert_eq!(fake.total("a"), Ru::whole(5), "refused from {refused_from} on");
     }
+}
+
+/// What earlier starts left goes out again with each message until it is confirmed, and takes nobody's room by that.
+#[tokio::test(start_paused = true)]
+async fn what_this_start_used_goes_ahead_of_a_goodbye_beside_what_earlier_starts_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = Fake::new();
+    fake.state().max_entries = 2;
+    // Nothing is confirmed before the goodbye.
+    fake.state().forgetful = true;
+    let names = ["a", "b", "c"];
+    names.iter().for_each(|name| fake.group(name, GroupSpec::capped(Rate::whole(1_000))));
+    let reported = |state: &State, ru| names.iter().all(|name| state.total(name) == Ru::whole(ru));
+    for (start, reported_then) in [(1, 5), (2, 10)] {
+        let client = piped(&fake).journal_dir(dir.path()).connect().await.unwrap();
+        let mut groups = Vec::new();
+        for name in names {
+            let group = client.group(name).await.unwrap();
+            group.charge_ru(RuParts::flat(Ru::whole(5)));
+            groups.push(group);
+        }
+        fake.until("each is reported", |state| reported(state, reported_then)).await;
+        if start == 2 {
+            groups.iter().for_each(|group| _ = group.charge_ru(RuParts::flat(Ru::whole(2))));
+            assert_eq!(client.shutdown().await.unconfirmed, []);
+            assert!(reported(&fake.state(), 12));
+        }
+        drop((client, groups));
+        tokio::task::yield_now().await;
+    }
+    let renews = fake.state().renews.len();
+    let client = piped(&fake).journal_dir(dir.path()).connect().await.unwrap();
+    client.group("a").await.unwrap();
+    let reports = |state: &State| state.renews[renews..].iter().any(|(_, renew)| !renew.reports.is_empty());
+    assert!(!reports(&fake.state()), "all of it was confirmed");
 }
 
 #[tokio::test]
