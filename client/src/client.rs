@@ -190,16 +190,13 @@ impl Client {
         within(half, hub.permits_settled()).await;
         let (farewell, confirmed) = oneshot::channel();
         let left = duration(end.since(clock.now()));
-        let told =
-            within(left, async { self.inner.orders.send(farewell).await.is_ok() && confirmed.await.is_ok() });
-        let told = told.await.unwrap_or(false);
+        let told = async { self.inner.orders.send(farewell).await.is_ok() && confirmed.await.is_ok() };
+        within(left, told).await;
         self.inner.stop();
         hub.link.send_modify(|link| link.connected = false);
         let cells = hub.agenda.awake.all();
         let reports = hub.reports();
-        if told {
-            reports.forget_confirmed(&cells);
-        }
+        reports.forget_confirmed(&cells);
         Shutdown {
             unconfirmed: reports.unconfirmed(&cells),
             open_permits: cells.iter().map(|cell| cell.open()).sum(),

@@ -271,6 +271,24 @@ async fn what_this_start_used_goes_ahead_of_a_goodbye_beside_what_earlier_starts
     assert!(!reports(&fake.state()), "all of it was confirmed");
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_was_confirmed_is_reported_by_no_heir_also_when_the_goodbye_is_not_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = Fake::new();
+    let (client, group) = reported(&fake, dir.path()).await;
+    let is_confirmed = |state: &State| state.renews.last().is_some_and(|(_, renew)| renew.reports.is_empty());
+    fake.until("it is confirmed", is_confirmed).await;
+    fake.state().rude = true;
+    assert_eq!(client.shutdown().await.unconfirmed, []);
+    drop((client, group));
+    tokio::task::yield_now().await;
+    let renews = fake.state().renews.len();
+    let heir = piped(&fake).journal_dir(dir.path()).connect().await.unwrap();
+    heir.group("g").await.unwrap();
+    fake.until("it renews", |state| state.renews.len() >= renews + 3).await;
+    assert!(fake.state().renews[renews..].iter().all(|(_, renew)| renew.reports.is_empty()));
+}
+
 #[tokio::test]
 async fn a_journal_that_cannot_be_used_is_a_clear_error() {
     let dir = tempfile::tempdir().unwrap();
