@@ -223,11 +223,6 @@ impl Reports {
         self.inherited.len().saturating_add(current)
     }
 
-    /// Whether any total waits to be reported or confirmed.
-    pub(crate) fn pending(&self, cells: &[Arc<GroupCell>]) -> bool {
-        !self.inherited.is_empty() || cells.iter().any(|cell| cell.consumption() != self.of(cell))
-    }
-
     /// What is not confirmed.
     pub(crate) fn unconfirmed(&self, cells: &[Arc<GroupCell>]) -> Vec<Unconfirmed> {
         let old = self.inherited.iter().map(|old| Unconfirmed {
@@ -295,7 +290,7 @@ mod tests {
         let shared = Shared::new(NodeConfig::default(), None);
         let cells = cells(&shared, &["a", "b"]);
         let mut reports = Reports::default();
-        assert!(!reports.pending(&cells));
+        assert_eq!(reports.count(&cells), 0);
         charge(&cells[0], 5);
         assert_eq!(totals(&reports.collect(1, &cells, 10)), [("a", 5)]);
         assert_eq!(totals(&reports.collect(2, &cells, 10)), [("a", 5)]);
@@ -309,7 +304,7 @@ mod tests {
         assert_eq!(left.iter().map(|u| (&*u.group, u.ru)).collect::<Vec<_>>(), [("b", RuTotal(7))]);
         reports.collect(5, &cells, 10);
         reports.durable(5, None);
-        assert!(!reports.pending(&cells) && reports.unconfirmed(&cells).is_empty());
+        assert!(reports.count(&cells) == 0 && reports.unconfirmed(&cells).is_empty());
     }
 
     #[test]
@@ -333,7 +328,7 @@ mod tests {
         reports.session_lost();
         assert_eq!(totals(&reports.collect(4, &cells, 10)), [("a", 6)]);
         reports.durable(4, None);
-        assert!(!reports.pending(&cells));
+        assert_eq!(reports.count(&cells), 0);
     }
 
     fn open(dir: &Path, wall_us: u64) -> (Journal, Vec<Inherited>) {
@@ -376,7 +371,7 @@ mod tests {
         let cells = cells(&shared, &["a"]);
         charge(&cells[0], 5);
         let mut reports = Reports::new(inherited);
-        assert!(reports.pending(&[]) && reports.pending(&cells));
+        assert_eq!((reports.count(&[]), reports.count(&cells)), (2, 3));
         assert_eq!(totals(&reports.collect(1, &cells, 10)), [("a", 10), ("b", 10), ("a", 5)]);
         let refused = v1::RefusedReport { group: "a".into(), incarnation: 1, ..v1::RefusedReport::default() };
         reports.refused(1, &refused, Some(&cells[0]));
@@ -387,11 +382,11 @@ mod tests {
         let left: Vec<_> = left.iter().map(|left| (&*left.group, left.incarnation, left.ru)).collect();
         assert_eq!(left, [("a", 1, RuTotal(10))]);
         assert_eq!(totals(&reports.collect(2, &cells, 10)), [], "not again on this stream");
-        assert_eq!((reports.count(&cells), reports.pending(&cells)), (1, true));
+        assert_eq!(reports.count(&cells), 1);
         reports.session_lost();
         assert_eq!(totals(&reports.collect(3, &cells, 10)), [("a", 10)]);
         reports.durable(3, Some(&journal));
-        assert!(!reports.pending(&cells) && reports.unconfirmed(&cells).is_empty());
+        assert!(reports.count(&cells) == 0 && reports.unconfirmed(&cells).is_empty());
     }
 
     #[test]
@@ -466,7 +461,7 @@ mod tests {
         let batches: Vec<_> = (1..=3).map(|seq| totals(&reports.collect(seq, &cells, 2)).len()).collect();
         assert_eq!(batches, [2, 2, 2]);
         reports.durable(3, None);
-        assert!(!reports.pending(&cells));
+        assert_eq!(reports.count(&cells), 0);
     }
 
     #[test]

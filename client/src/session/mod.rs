@@ -76,8 +76,8 @@ struct Stream {
     /// Requests without an answer.
     pending: BTreeMap<u64, Pending>,
     last_sent: Option<Time>,
-    /// When reports were last looked at.
-    last_look: Time,
+    /// When reports were last looked at: what an earlier stream or start left behind is reported at once.
+    last_look: Option<Time>,
     /// When the controller was last heard.
     last_heard: Time,
     /// A lowered lease waits to be acknowledged.
@@ -238,7 +238,7 @@ impl Session {
             max_entries: if max_entries == 0 { MAX_ENTRIES } else { max_entries },
             pending: BTreeMap::new(),
             last_sent: None,
-            last_look: now,
+            last_look: None,
             last_heard: now,
             urgent: false,
             goodbye: None,
@@ -281,12 +281,6 @@ impl Session {
 
     /// Serves the stream until it ends.
     async fn serve(&mut self, mut stream: Stream) -> End {
-        // Totals that an earlier stream or start left behind are reported at once.
-        if self.hub.reports().pending(&self.hub.agenda.awake.all())
-            && let Err(reason) = self.renew(&mut stream)
-        {
-            return End::Lost(reason);
-        }
         loop {
             if let Err(reason) = self.say_goodbye(&mut stream) {
                 return End::Lost(reason);
@@ -342,9 +336,8 @@ impl Session {
 
     /// When the next message should go out.
     fn send_at(&self, stream: &Stream) -> Time {
-        let look = stream.last_look.after(REPORT_INTERVAL);
         if self.hub.agenda.due.is_empty() {
-            look
+            stream.last_look.map_or(Time(0), |at| at.after(REPORT_INTERVAL))
         } else if stream.urgent {
             Time(0)
         } else {

@@ -37,7 +37,7 @@ impl Session {
         drop(cells);
         let asleep = hub.reports().fell_asleep();
         asleep.iter().for_each(|name| hub.registry.put_away(name));
-        stream.last_look = now;
+        stream.last_look = Some(now);
         if entries.is_empty() && reports.is_empty() {
             return Ok(());
         }
