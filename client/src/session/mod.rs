@@ -261,8 +261,8 @@ impl Session {
 
     /// Keeps what the controller says of itself. One that says nothing, or more than any does, leaves nothing to keep.
     fn keep(&mut self, standing: &[u8]) {
-        self.standing.clear();
-        self.standing.extend(standing.iter().take(MAX_STANDING));
+        let kept = if standing.len() <= MAX_STANDING { standing } else { &[] };
+        self.standing = kept.to_vec();
     }
 
     fn lost(&self, endpoint: &str, reason: String) {

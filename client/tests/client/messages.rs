@@ -178,23 +178,26 @@ async fn what_a_controller_sheds_counts_once_for_each_group_and_is_asked_again()
 
 #[tokio::test(start_paused = true)]
 async fn the_next_controller_is_shown_what_the_last_one_said_of_itself_and_nothing_older() {
-    let fake = Fake::new();
-    fake.state().epoch = 3;
-    let (client, _group) = client_and_group(&fake, usual()).await;
-    let said = tamper(&fake, 1, |granted| granted.standing = b"standing".to_vec());
-    fake.until("it is said", |_| said.load(Ordering::SeqCst) == 1).await;
-    // An answer that says nothing of it changes nothing.
-    let answers = client.stats().counts.grants;
-    eventually("more answers", || client.stats().counts.grants >= answers + 3).await;
-    for expected in [&b"standing"[..], b""] {
-        let hellos = fake.state().hellos.len();
-        fake.go_down();
-        eventually("the loss is noticed", || !client.stats().link.connected).await;
-        fake.come_back();
-        eventually("it is back", || client.stats().link.connected).await;
-        let state = fake.state();
-        let hello = &state.hellos[hellos];
-        assert_eq!((&*hello.seen_standing, hello.seen_epoch), (expected, 3));
+    // None says more than 256 bytes of itself, and a part of what one says is worth nothing.
+    for (length, kept) in [(1, 1), (256, 256), (257, 0)] {
+        let fake = Fake::new();
+        fake.state().epoch = 3;
+        let (client, _group) = client_and_group(&fake, usual()).await;
+        let said = tamper(&fake, 1, move |granted| granted.standing = vec![7; length]);
+        fake.until("it is said", |_| said.load(Ordering::SeqCst) == 1).await;
+        // An answer that says nothing of it changes nothing.
+        let answers = client.stats().counts.grants;
+        eventually("more answers", || client.stats().counts.grants >= answers + 3).await;
+        for expected in [kept, 0] {
+            let hellos = fake.state().hellos.len();
+            fake.go_down();
+            eventually("the loss is noticed", || !client.stats().link.connected).await;
+            fake.come_back();
+            eventually("it is back", || client.stats().link.connected).await;
+            let state = fake.state();
+            let hello = &state.hellos[hellos];
+            assert_eq!((&*hello.seen_standing, hello.seen_epoch), (&*vec![7; expected], 3), "{length}");
+        }
     }
 }
 
