@@ -58,9 +58,8 @@ pub(crate) fn seat() -> Option<usize> {
 /// Takes the lowest free seat. Without a free seat, the next call looks again.
 #[cold]
 fn take() -> Option<usize> {
-    let lowest = |taken: u64| (taken != u64::MAX).then(|| taken | (taken + 1));
     // Acquire: see `Leave`.
-    let before = TAKEN.fetch_update(Ordering::Acquire, Ordering::Relaxed, lowest).ok()?;
+    let before = TAKEN.fetch_update(Ordering::Acquire, Ordering::Relaxed, with_one_more).ok()?;
     let seat = usize::try_from(before.trailing_ones()).ok()?;
     let stays = LEAVE.try_with(|leave| leave.0.set(seat)).is_ok();
     SEAT.with(|own| own.set(if stays { seat } else { NONE }));
@@ -71,9 +70,23 @@ fn take() -> Option<usize> {
     stays.then_some(seat)
 }
 
+/// These seats and the lowest that is free; `None` where none is.
+fn with_one_more(taken: u64) -> Option<u64> {
+    Some(taken | taken.checked_add(1)?)
+}
+
 #[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
+
+    /// A seat behind the last would be another thread's, as a bit.
+    #[test]
+    fn the_lowest_free_seat_is_taken_and_none_where_none_is_free() {
+        for (taken, with) in [(0, Some(0b1)), (0b1011, Some(0b1111)), (u64::MAX >> 1, Some(u64::MAX))] {
+            assert_eq!(with_one_more(taken), with);
+        }
+        assert_eq!(with_one_more(u64::MAX), None);
+    }
 
     #[test]
     fn threads_that_live_at_the_same_time_have_seats_of_their_own() {
