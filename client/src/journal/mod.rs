@@ -143,9 +143,6 @@ impl Journal {
         let incarnation = wall_us.max(last.saturating_add(1));
         let header = Header { incarnation, identity: identity.to_string() };
         let copy = encode(version.saturating_add(1), &header.encode()).ok_or_else(not_ours)?;
-        if length == 0 {
-            file.set_len(HEADER_BYTES).map_err(|error| fail("create it", error))?;
-        }
         file.write_all_at(&copy, copy_offset(version.saturating_add(1)))
             .and_then(|()| file.sync_data())
             .map_err(|error| fail("write its header", error))?;
@@ -269,7 +266,7 @@ fn lock(path: &Path) -> Result<File, JournalError> {
 /// Version and incarnation of the header.
 fn read_header(record: &[u8], identity: &Identity) -> Option<(u64, u64)> {
     match decode(record) {
-        // A crash between creation and the first header leaves zeros.
+        // A failure of power may leave zeros where the first header was not on disk yet.
         Record::Free => Some((0, 0)),
         Record::Whole { version, payload } => {
             let header = Header::decode(payload)?;
