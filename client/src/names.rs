@@ -129,6 +129,8 @@ mod tests {
         for bad in ["", ".", "..", "a b", "a/b", "é", &"x".repeat(65)] {
             assert!(Identity::new(bad).is_err(), "{bad}");
         }
+        let refused = Identity::new("a b").unwrap_err().to_string();
+        assert!(refused.starts_with(r#"node identity "a b" is not 1 to 64 characters"#), "{refused}");
     }
 
     #[test]
@@ -140,5 +142,9 @@ mod tests {
         for bad in ["", "a\nb", "a b", "-a", ".a", "ü", &"x".repeat(65)] {
             assert!(GroupName::new(bad).is_err(), "{bad}");
         }
+        // However long it is, and wherever its characters end.
+        let refused = GroupName::new(&"ü".repeat(1_000)).unwrap_err();
+        assert_eq!(refused, NameError::Group { value: "ü".repeat(64) });
+        assert!(refused.to_string().starts_with(r#"group name "üü"#), "{refused}");
     }
 }

@@ -1,5 +1,5 @@
-//! Why an operation was not admitted. Each answer names the group; only `Throttled`, `QuotaUsedUp` and `Unavailable`
-//! are worth a retry.
+//! Why an operation was not admitted. Each answer names the group; only those with a [`Refused::retry_after`] are worth
+//! a retry.
 //!
 //! An answer given at once borrows the name: counting its references would double the cost of a refusal.
 
@@ -154,5 +154,68 @@ impl<G: Borrow<GroupName>> Refused<G> {
             | Self::InvalidCost { group, .. }
             | Self::ShutDown { group } => group.borrow(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::units::Span;
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_all_that_the_core_does_with_and_without_a_borrow() {
+        let pause = Span::millis(1_500);
+        let (unit, limit) = (Unit::Requests, 7);
+        let says = [
+            (Refusal::Throttled { retry_after: pause }, "group g is throttled; retry in 1.5s", Some(pause)),
+            (
+                Refusal::QuotaUsedUp { unit, resets_in: pause },
+                "group g has used up its quota of requests; more of it begins in 1.5s",
+                Some(pause),
+            ),
+            (
+                Refusal::Unavailable { retry_after: pause },
+                "group g has no lease; retry in 1.5s, and check that the controller can be reached",
+                Some(pause),
+            ),
+            (Refusal::UnknownGroup, "group g does not exist; create it or bind the user to another", None),
+            (
+                Refusal::NeverFits { max: Ru::whole(5) },
+                "9 RU can never be admitted in group g, at most 5 RU; split the operation or raise the burst",
+                None,
+            ),
+            (
+                Refusal::TooManyWaiters { limit },
+                "group g already has 7 operations waiting; shed load before asking again",
+                Some(Span::secs(1)),
+            ),
+        ];
+        let group = GroupName::new("g").unwrap();
+        for (refusal, text, retry_after) in says {
+            let borrowed = Refused::new(&group, Ru::whole(9), refusal);
+            let owned = borrowed.clone().into_owned();
+            assert_eq!([borrowed.to_string(), owned.to_string()], [text, text]);
+            let retry_after = retry_after.map(duration);
+            assert_eq!([borrowed.retry_after(), owned.retry_after()], [retry_after; 2], "{text}");
+            assert_eq!([borrowed.group(), owned.group()], [&group; 2], "{text}");
+        }
+    }
+
+    #[test]
+    fn what_the_client_itself_refuses_keeps_its_figures_too() {
+        let group = GroupName::new("g").unwrap();
+        let invalid = Refused::InvalidCost { group: &group, cost: Ru(-1) }.into_owned();
+        assert_eq!(invalid, Refused::InvalidCost { group: group.clone(), cost: Ru(-1) });
+        let ended = Refused::ShutDown { group: &group }.into_owned();
+        assert_eq!(
+            [&invalid, &ended].map(|refused| (refused.group(), refused.retry_after())),
+            [(&group, None); 2]
+        );
+        let texts = [
+            "a cost of -0.000001 RU is outside 0 RU to 1000000000000 RU; check the estimate for group g",
+            "the client is shutting down and admits nothing more in group g",
+        ];
+        assert_eq!([invalid, ended].map(|refused| refused.to_string()), texts);
     }
 }

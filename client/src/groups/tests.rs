@@ -77,6 +77,42 @@ async fn what_is_admitted_and_refused_counts_once_with_the_lock_and_from_a_purse
     assert_eq!(alone.group.consumption().throttled, 60);
 }
 
+/// However long the lease is: what is left in a bucket is shown as of a tenth of a second ago at the latest.
+#[tokio::test(start_paused = true)]
+async fn what_a_thread_spent_is_seen_a_tenth_of_a_second_after_it_was_lent() {
+    let alone = Alone::new(&Shared::new(NodeConfig::default(), None));
+    assert!(alone.asks(1).is_some());
+    assert_eq!(alone.lease(1, Ru::whole(100)), Heard::Applied);
+    let spend = || drop(alone.group.try_acquire(Ru(10)).unwrap());
+    spend();
+    assert!(alone.group.cell.lending().has_mine());
+    for _ in 0..5 {
+        spend();
+        assert_eq!(alone.group.remaining(), Some(Ru::whole(100)), "the thread has it");
+        advance(Duration::from_micros(19_999)).await;
+    }
+    advance(Duration::from_micros(4)).await;
+    spend();
+    assert_eq!(alone.group.remaining(), Some(Ru::whole(100)), "a microsecond is left");
+    advance(Duration::from_micros(1)).await;
+    spend();
+    assert_eq!(alone.group.remaining(), Some(Ru::whole(100) - Ru(80)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thread_is_lent_tokens_when_operations_come_within_two_milliseconds() {
+    for (apart_us, is_lent) in [(1_999, true), (2_000, false)] {
+        let alone = Alone::new(&Shared::new(NodeConfig::default(), None));
+        assert!(alone.asks(1).is_some());
+        assert_eq!(alone.lease(1, Ru::whole(100)), Heard::Applied);
+        for (pause_us, is_lent) in [(10_000, false), (apart_us, is_lent)] {
+            advance(Duration::from_micros(pause_us)).await;
+            drop(alone.group.try_acquire(Ru(10)).unwrap());
+            assert_eq!(alone.group.cell.lending().has_mine(), is_lent, "{pause_us} us after the one before");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_group_that_is_due_is_asked_for_once_whatever_happens_until_then() {
     let alone = Alone::new(&Shared::new(NodeConfig::default(), None));

@@ -105,6 +105,8 @@ mod tests {
         let mut copy = encode(1, b"x").unwrap();
         copy[20] ^= 1;
         assert_eq!(decode(&record(&[0; COPY_BYTES], &copy)), Record::Damaged);
+        let never_written = encode(0, b"x").unwrap();
+        assert_eq!(decode(&record(&never_written, &[0; COPY_BYTES])), Record::Damaged);
         assert_eq!(encode(1, &[0; PAYLOAD_BYTES + 1]), None);
         assert!(encode(1, &[0; PAYLOAD_BYTES]).is_some());
     }

@@ -116,7 +116,8 @@ fn after_a_write_that_failed_the_newest_whole_total_is_still_the_one_to_fall_bac
     journal.write(&mut slot, &group("a"), &total(10)).unwrap();
     let only_read = File::open(&journal.path).unwrap();
     let file = std::mem::replace(&mut journal.file, only_read);
-    journal.write(&mut slot, &group("a"), &total(20)).unwrap_err();
+    let error = journal.write(&mut slot, &group("a"), &total(20)).unwrap_err().to_string();
+    assert!(error.contains("node-1.journal: cannot write a slot"), "{error}");
     journal.file = file;
     journal.write(&mut slot, &group("a"), &total(30)).unwrap();
     // It is version 2, in the first copy; half of it is lost.

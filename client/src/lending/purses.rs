@@ -175,10 +175,12 @@ mod tests {
         assert!(purse.settle_charge(COST, &charge(Ru(4)), &clock));
         assert!(!purse.settle_charge(COST, &charge(Ru(5)), &clock), "that would be 101 of 100");
         assert!(!purse.give_back(Ru(5)));
-        assert!(purse.give_back(Ru(4)));
+        assert!(purse.give_back(Ru(3)));
+        assert!(purse.settle_charge(COST, &charge(Ru(9)), &clock));
+        assert!(!purse.settle_charge(COST, &charge(Ru(9)), &clock), "it is whole again");
         let account = purses.close_mine(&mut open).unwrap();
-        assert_eq!((account.spent.left, account.spent.actual.ru()), (Ru(100), Ru(4)));
-        assert_eq!((account.spent.begun, account.closed, account.spent.actual.operations), (1, 2, 1));
+        assert_eq!((account.spent.left, account.spent.actual.ru()), (Ru(100), Ru(13)));
+        assert_eq!((account.spent.begun, account.closed, account.spent.actual.operations), (1, 3, 2));
     }
 
     #[tokio::test(start_paused = true)]

@@ -77,6 +77,16 @@ mod tests {
     }
 
     #[test]
+    fn what_a_thread_used_is_counted_since_it_started() {
+        let (before, timer) = (thread_cpu_ns(), CpuTimer::begin());
+        burn(3_000_000);
+        let (within, after) = (timer.elapsed_ns(), thread_cpu_ns());
+        assert!(before < u64::MAX / 2 && after - before >= within, "{before} to {after}, {within} within");
+        let of_a_new_thread = std::thread::spawn(thread_cpu_ns).join().unwrap();
+        assert!(of_a_new_thread < after, "{of_a_new_thread} at the start of another");
+    }
+
+    #[test]
     fn cpu_of_other_threads_is_not_seen() {
         let ((), usage) =
             measure(|| std::thread::scope(|scope| drop(scope.spawn(|| burn(20_000_000)).join())));

@@ -78,18 +78,20 @@ impl http_body::Body for Made {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_making_of_a_long_body_takes_of_the_processor_is_counted() {
-    let fake = Fake::new();
-    let client = client(&fake).await;
-    let made = tower::service_fn(|_: Request<Body>| async {
-        Ok::<_, Infallible>(Response::new(Made { left: 20_000, made: 5_000_000 }))
-    });
-    let service = GovernLayer::new(client.clone()).layer(made);
-    let response = service.oneshot(Request::new(Body::empty())).await.unwrap();
-    assert_eq!(response.into_body().collect().await.unwrap().to_bytes().len(), 20_000);
-    let total = client.resolve_now("", "").unwrap().consumption();
-    assert_eq!((total.operations, total.usage.net_out_bytes), (1, 20_000));
-    assert!(total.usage.cpu_ns >= 5_000_000, "{total:?}");
+async fn what_the_making_of_a_body_takes_of_the_processor_is_counted_where_it_is_long() {
+    for (length, is_counted) in [(16_384, false), (16_385, true)] {
+        let fake = Fake::new();
+        let client = client(&fake).await;
+        let made = tower::service_fn(move |_: Request<Body>| async move {
+            Ok::<_, Infallible>(Response::new(Made { left: length, made: 20_000_000 }))
+        });
+        let service = GovernLayer::new(client.clone()).layer(made);
+        let response = service.oneshot(Request::new(Body::empty())).await.unwrap();
+        assert_eq!(response.into_body().collect().await.unwrap().to_bytes().len(), length);
+        let total = client.resolve_now("", "").unwrap().consumption();
+        assert_eq!((total.operations, total.usage.net_out_bytes), (1, length as u128));
+        assert_eq!(total.usage.cpu_ns >= 20_000_000, is_counted, "{total:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -100,6 +100,22 @@ async fn a_renewal_says_when_it_was_sent_and_how_long_its_answer_is_of_use() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_client_says_who_it_is_and_of_its_software_as_much_as_a_controller_takes() {
+    let fake = Fake::new();
+    let client = piped(&fake).agent(&"é".repeat(70)).connect().await.unwrap();
+    let expected = v1::Hello {
+        protocol_min: 1,
+        protocol_max: 1,
+        client_id: "node-1".into(),
+        incarnation: client.stats().incarnation,
+        agent: "é".repeat(64),
+        ..v1::Hello::default()
+    };
+    assert!(expected.incarnation > 0);
+    assert_eq!(fake.state().hellos, [expected]);
+}
+
 /// When the group was asked for.
 fn asked(state: &State, group: &str) -> Vec<Time> {
     let of_group = |renew: &v1::Renew| renew.entries.iter().any(|entry| entry.group == group);

@@ -10,7 +10,7 @@ use tidegate_proto::v1::server_message::Kind as Reply;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::fake::{Fake, State, client_and_group, eventually, piped};
+use crate::fake::{Fake, State, Through, client_and_group, eventually, piped};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -207,6 +207,28 @@ async fn a_group_that_slept_admits_nothing_after_a_shutdown_whatever_its_fallbac
     assert!(matches!(group.check(Ru::whole(1)), Err(Refused::ShutDown { .. })));
     assert!(group.take(Ru::whole(1)).is_none());
     assert!(matches!(group.acquire(Ru::whole(1), SECOND).await, Err(Refused::ShutDown { .. })));
+}
+
+/// A node that is idle hears nothing for long, which says nothing of the answers to what goes ahead of its goodbye.
+#[tokio::test(start_paused = true)]
+async fn the_answers_to_the_reports_ahead_of_a_goodbye_have_their_time_also_after_a_silence() {
+    let fake = Fake::new();
+    fake.state().max_entries = 2;
+    let way = Through::new(&fake);
+    let client = way.client().idle_after(SECOND).connect().await.unwrap();
+    let names = ["a", "b", "c", "d", "e"];
+    let mut groups = Vec::new();
+    for name in names {
+        fake.group(name, GroupSpec::capped(Rate::whole(1_000)));
+        groups.push(client.group(name).await.unwrap());
+    }
+    eventually("all sleep", || client.stats().awake == 0).await;
+    sleep(10 * SECOND).await;
+    way.late(SECOND / 2);
+    groups.iter().for_each(|group| _ = group.charge_ru(RuParts::flat(Ru::whole(3))));
+    assert_eq!(client.shutdown().await.unconfirmed, []);
+    assert_eq!(names.map(|name| fake.total(name)), [Ru::whole(3); 5]);
+    assert_eq!((client.counts().session_failures, fake.state().goodbyes.len()), (0, 1));
 }
 
 /// What an operation cost that ended between the last report and the end.

@@ -195,11 +195,16 @@ fn the_ends_of_the_ranges_are_within_them() {
         let beyond = at(end + 1).unwrap_err().to_string();
         // A proof is counted, not shown.
         let value = (end + 1).to_string();
+        assert!(beyond.starts_with("grant for group g: "), "{beyond}");
         assert!(beyond.contains(field) && beyond.contains(&value), "{beyond}");
     }
     let most = v1::LowerEntry { group: "g".into(), rate_at_most: Rate::MAX.0 };
     assert_eq!(lower(&most), Ok(Rate::MAX));
-    assert!(lower(&v1::LowerEntry { rate_at_most: Rate::MAX.0 + 1, ..most }).is_err());
+    let beyond = lower(&v1::LowerEntry { rate_at_most: Rate::MAX.0 + 1, ..most }).unwrap_err();
+    assert_eq!(
+        beyond.to_string(),
+        "grant for group g: rate_at_most is 1000000000000001, outside 0 to 1000000000000000"
+    );
 }
 
 #[test]
