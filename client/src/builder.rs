@@ -73,15 +73,20 @@ pub enum ConnectError {
     NoRuntime,
     /// No controller welcomed this node in time.
     #[error(
-        "no controller answered within {waited:?} ({last_error}); check the endpoints and that one is running, or begin \
-         without one: ClientBuilder::start"
+        "no controller answered within {waited:?}{}; check the endpoints and that one is running, or begin without one: \
+         ClientBuilder::start",
+        because(.last_error)
     )]
     Unreachable {
         /// How long the client waited.
         waited: Duration,
-        /// Why the last attempt failed.
+        /// Why the last attempt failed; empty while the first goes on.
         last_error: String,
     },
+}
+
+fn because(last_error: &str) -> String {
+    if last_error.is_empty() { String::new() } else { format!(" ({last_error})") }
 }
 
 /// Options of a client.

@@ -76,6 +76,29 @@ async fn a_journal_that_knows_of_no_group_is_no_reason_to_start_alone() {
     assert!(matches!(error, ConnectError::Unreachable { .. }), "{error:?}");
 }
 
+/// Nothing that a session says comes.
+struct Hung;
+
+impl Transport for Hung {
+    fn session(&self, _: &str, _: mpsc::Receiver<v1::ClientMessage>) -> Opening<v1::ServerMessage> {
+        Box::pin(pending())
+    }
+
+    fn watch(&self, _: &str, _: v1::WatchRequest) -> Opening<v1::WatchEvent> {
+        Box::pin(pending())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_gives_the_reason_of_the_last_attempt_once_one_has_ended() {
+    for (patience, reason) in [(5, ""), (11, " (hung: no welcome within 10s)")] {
+        let client = Client::builder(["hung"], "node-1").transport(Hung).patience(patience * SECOND);
+        let error = client.connect().await.unwrap_err().to_string();
+        let expected = format!("no controller answered within {patience}s{reason}; check the endpoints");
+        assert!(error.starts_with(&expected), "{error}");
+    }
+}
+
 /// A node whose clock may be fast earns less, so that it never spends what the controller has not leased.
 #[tokio::test(start_paused = true)]
 async fn a_node_earns_less_by_as_much_as_its_clock_may_be_fast() {
