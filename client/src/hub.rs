@@ -190,6 +190,7 @@ mod tests {
         assert!((Span::millis(9_979)..Span::millis(9_990)).contains(&little), "{little}");
         hub.compare_clocks((Time(2_915_167), Time(3_000_000)));
         assert!(hub.shared.slewed_by().is_some_and(|ppm| (83_333..84_000).contains(&ppm)));
+        assert_eq!(crate::stats::ClientStats::read(&hub).clock_slew_ppm, hub.shared.slewed_by());
         let cut = granted(3);
         assert!((Span::millis(9_160)..=Span::millis(9_167)).contains(&cut), "{cut}");
         let in_half_a_second = async || {

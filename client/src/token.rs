@@ -190,7 +190,10 @@ mod tests {
         };
         put("tdg_1.abc\n", 0o644);
         let refused = token.bearer().unwrap_err().to_string();
-        assert!(refused.contains("chmod 600") && !refused.contains("tdg_1"), "{refused}");
+        let path_shown = path.display();
+        let expected =
+            format!("{path_shown} has mode 0644: others can read the token; run: chmod 600 {path_shown}");
+        assert_eq!(refused, expected);
         let no_tokens = [
             "hunter2",
             "",
@@ -205,8 +208,10 @@ mod tests {
         for wrong in no_tokens {
             put(wrong, 0o600);
             let refused = token.bearer().unwrap_err().to_string();
-            assert!(refused.contains("holds no token") && !refused.contains("hunter2"), "{refused}");
-            assert!(Token::text(wrong).bearer().is_err());
+            assert!(refused.starts_with(&format!("{path_shown} holds no token")), "{refused}");
+            let given = Token::text(wrong).bearer().unwrap_err().to_string();
+            assert!(given.starts_with("the token that was given holds no token"), "{given}");
+            assert!(!refused.contains("hunter2") && !given.contains("hunter2"), "{refused}, {given}");
         }
         put("eyJh.eyJi.c", 0o600);
         assert_eq!(token.bearer().unwrap().to_str().unwrap(), "Bearer eyJh.eyJi.c");

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tidegate_client::{LeaseState, Refused, Ru, Span};
+use tidegate_client::meter::thread_cpu_ns;
+use tidegate_client::{LeaseState, Refused, Ru, Span, Usage};
 use tidegate_core::group::GroupSpec;
 use tidegate_core::units::Rate;
 use tidegate_proto::v1;
@@ -58,16 +59,26 @@ async fn a_group_that_asks_for_the_first_time_does_not_wait_for_its_turn() {
 
 #[tokio::test(start_paused = true)]
 async fn node_totals_are_sent_at_most_every_five_seconds() {
+    // Of a process that used enough of a processor to be seen.
+    while thread_cpu_ns() < 30_000_000 {}
     let fake = Fake::new();
-    let (client, _group) = client_and_group(&fake, GroupSpec::capped(Rate::whole(10))).await;
+    let (client, group) = client_and_group(&fake, GroupSpec::capped(Rate::whole(10))).await;
+    group.charge(&Usage { cpu_ns: 7, ..Usage::default() });
     fake.until("fifteen seconds of renewals", |state| state.now().0 > 15_000_000 && state.renews.len() > 10)
         .await;
     let state = fake.state();
     let with_stats: Vec<_> = state.renews.iter().filter(|(_, renew)| renew.node.is_some()).collect();
     assert!((2..=4).contains(&with_stats.len()), "{}", with_stats.len());
-    assert!(with_stats.iter().all(|(_, renew)| renew.node.unwrap().resident_bytes > 0));
+    for (_, renew) in with_stats {
+        let sent = renew.node.unwrap();
+        assert!(sent.process_cpu_ns >= 20_000_000 && sent.resident_bytes > 1_000_000, "{sent:?}");
+    }
+    let newest = state.renews.iter().rev().find_map(|(_, renew)| renew.node).unwrap();
     drop(state);
-    assert!(client.stats().process.is_some());
+    let stats = client.stats();
+    let process = stats.process.unwrap();
+    assert_eq!((newest.process_cpu_ns, newest.resident_bytes), (process.cpu_ns, process.resident_bytes));
+    assert_eq!((newest.metered_cpu_ns, stats.metered_cpu_ns), (7, 7));
 }
 
 #[tokio::test(start_paused = true)]
