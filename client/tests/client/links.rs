@@ -163,12 +163,17 @@ async fn what_an_earlier_process_left_is_the_first_thing_on_a_stream() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_to_nothing_is_counted_though_it_names_no_group() {
+async fn an_answer_to_nothing_is_counted_for_each_group_and_once_where_it_names_none() {
     let fake = Fake::new();
     let (client, _group) = client_and_group(&fake, usual()).await;
-    let stale = client.counts().stale_grants;
-    fake.push(Reply::Granted(v1::Granted { seq: 9_999, epoch: 1, ..v1::Granted::default() }));
-    eventually("it is counted", || client.counts().stale_grants == stale + 1).await;
+    let mut stale = client.counts().stale_grants;
+    for (groups, counted) in [(0, 1), (1, 1), (3, 3)] {
+        let entries = vec![v1::GrantEntry { group: "g".into(), ..v1::GrantEntry::default() }; groups];
+        fake.push(Reply::Granted(v1::Granted { seq: 9_999, epoch: 1, entries, ..v1::Granted::default() }));
+        eventually("it is counted", || client.counts().stale_grants > stale).await;
+        stale += counted;
+        assert_eq!(client.counts().stale_grants, stale, "{groups} groups");
+    }
 }
 
 #[tokio::test(start_paused = true)]

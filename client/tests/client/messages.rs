@@ -280,6 +280,16 @@ async fn each_session_keeps_to_the_limit_that_its_own_controller_names() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_names_no_limit_is_asked_for_a_thousand_groups_at_once_and_no_more() {
+    let fake = Fake::new();
+    let client = piped(&fake).connect().await.unwrap();
+    let _groups: Vec<_> = (0..1_001).map(|number| client.group_now(&format!("g{number}")).unwrap()).collect();
+    fake.until("all are asked for", |state| state.renews.len() >= 2).await;
+    let state = fake.state();
+    assert_eq!([0, 1].map(|place| state.renews[place].1.entries.len()), [1_000, 1]);
+}
+
 /// The controller waits for one group to say that it holds less; the answer for another one behind it changes nothing.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_wants_to_be_acknowledged_is_at_once_also_with_others_in_its_message() {
