@@ -144,10 +144,10 @@ mod tests {
     use super::*;
     use crate::names::GroupName;
 
-    fn refusals() -> [(Refused, u16, i32, Option<&'static str>); 7] {
+    fn denials() -> Vec<(Denied, u16, i32, Option<&'static str>)> {
         let group = GroupName::new("g").unwrap();
         let retry_after = Duration::from_millis(1_001);
-        [
+        let refused = [
             (Refused::Throttled { group: group.clone(), retry_after }, 429, 8, Some("2")),
             (Refused::Unavailable { group: group.clone(), retry_after: Duration::ZERO }, 503, 14, Some("1")),
             (
@@ -159,14 +159,23 @@ mod tests {
             (Refused::TooManyWaiters { group: group.clone(), limit: 5 }, 429, 8, Some("1")),
             (Refused::NeverFits { group: group.clone(), cost: Ru(2), max: Ru(1) }, 422, 11, None),
             (Refused::UnknownGroup { group: group.clone() }, 403, 7, None),
-            (Refused::ShutDown { group }, 503, 14, None),
-        ]
+            (Refused::InvalidCost { group: group.clone(), cost: Ru(-1) }, 500, 13, None),
+            (Refused::ShutDown { group: group.clone() }, 503, 14, None),
+        ];
+        let no_group = [
+            (GroupError::UnknownGroup { group: group.clone() }, 403, 7),
+            (GroupError::TooMany { group: group.clone(), limit: 5 }, 503, 14),
+            (GroupError::ShutDown { group }, 503, 14),
+        ];
+        let refused =
+            refused.map(|(refused, http, grpc, pause)| (Denied::Refused(refused), http, grpc, pause));
+        let no_group = no_group.map(|(error, http, grpc)| (Denied::NoGroup(error), http, grpc, None));
+        refused.into_iter().chain(no_group).chain([(Denied::NoSubject, 400, 3, None)]).collect()
     }
 
     #[test]
     fn refusals_have_their_codes_and_pauses() {
-        for (refused, status, code, seconds) in refusals() {
-            let reason = Denied::Refused(refused);
+        for (reason, status, code, seconds) in denials() {
             let header = |response: &Response<GovernedBody<Empty<Bytes>>>, name: &str| {
                 response.headers().get(name).map(|value| value.to_str().unwrap().to_owned())
             };
@@ -183,7 +192,7 @@ mod tests {
             // A response of headers alone.
             assert!(grpc.body().is_end_stream());
             assert_eq!(header(&grpc, "grpc-status"), Some(code.to_string()));
-            assert!(header(&grpc, "grpc-message").unwrap().contains('g'));
+            assert_eq!(Status::from_header_map(grpc.headers()).unwrap().message(), reason.text());
             assert_eq!(header(&grpc, "retry-after-ms").is_some(), seconds.is_some());
         }
     }
