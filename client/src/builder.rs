@@ -73,8 +73,8 @@ pub enum ConnectError {
     NoRuntime,
     /// No controller welcomed this node in time.
     #[error(
-        "no controller answered within {waited:?}{}; check the endpoints and that one is running, or begin without one: \
-         ClientBuilder::start",
+        "no controller answered within {waited:?}{}; check the endpoints and that one is running, or begin without \
+         one: ClientBuilder::start",
         because(.last_error)
     )]
     Unreachable {
