@@ -15,6 +15,7 @@ use rusqlite::limits::Limit;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Error, ErrorCode, Row, Statement, ToSql, params_from_iter};
 use tidegate_cost_model::SqlDialect;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::load::Contents;
@@ -33,6 +34,11 @@ const MAX_LOOKS: u32 = 20_000;
 /// Time for a query: as much as an answer of the controller has. 20 million instructions on large values take hours,
 /// and every session may send one that reads no table.
 const WITHIN: Duration = Duration::from_secs(10);
+/// Queries of tables at once in a process; others wait. Each may sort on disk what it computes, some 100 MB/s of it. Half
+/// of them would be two dashboards; with twice of them, all of a small machine's threads would compute answers.
+static OF_TABLES: Semaphore = Semaphore::const_new(8);
+/// Queries that read no table, which every session may send: apart, so that those of operators go on beside them.
+static OF_NOTHING: Semaphore = Semaphore::const_new(2);
 /// Rows of an answer; the rest is left out, with a note.
 const MAX_ANSWER_ROWS: usize = 10_000;
 /// Bytes of text in an answer; the rest is left out, with a note, from the first row on that goes beyond it.
@@ -55,8 +61,17 @@ pub(crate) async fn query(
 ) -> Result<Table, SqlError> {
     let wanted = Wanted::default();
     let unwanted = Arc::clone(&wanted.0);
-    let work = move || evaluate(&select, &contents, group, unwanted).map_err(refused);
-    let Ok(evaluated) = timeout(WITHIN, tokio::task::spawn_blocking(work)).await else {
+    let turns = if contents.is_empty() { &OF_NOTHING } else { &OF_TABLES };
+    let evaluated = async {
+        let turn = turns.acquire().await;
+        let work = move || {
+            // Until the work ends, which is after its caller has left.
+            let _turn = turn;
+            evaluate(&select, &contents, group, unwanted).map_err(refused)
+        };
+        tokio::task::spawn_blocking(work).await
+    };
+    let Ok(evaluated) = timeout(WITHIN, evaluated).await else {
         let message = format!("it takes more than {} s; narrow it", WITHIN.as_secs());
         return Err(SqlError::Query { message, code: Code::FULL });
     };
@@ -314,7 +329,11 @@ mod tests {
         let rows: Vec<String> = ('a'..='f').map(|name| format!("{ten} {name}")).collect();
         let value = "length(hex(zeroblob(500000 - a.column1 - f.column1)))";
         let text = format!("SELECT max({value}), CURRENT_RESOURCE_GROUP() FROM {}", rows.join(", "));
-        match Statement::parse(&text, SqlDialect::MySql) {
+        select(&text)
+    }
+
+    fn select(text: &str) -> Select {
+        match Statement::parse(text, SqlDialect::MySql) {
             Ok(Some(Statement::Select(select))) => select,
             other => panic!("{other:?}"),
         }
@@ -339,6 +358,24 @@ mod tests {
         assert!(ended.code() == Code::FULL && ended.to_string().contains("10 s"), "{ended}");
     }
 
+    #[tokio::test]
+    async fn queries_of_no_table_wait_for_each_other_and_hold_up_none_of_a_table() {
+        let asked = || tokio::spawn(query(heavy(), Vec::new(), Vec::new(), "g".to_owned()));
+        let mut heavy: Vec<_> = (0..4).map(|_| asked()).collect();
+        while OF_NOTHING.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        let contents = Contents { table: VirtualTable::Usage, rows: Vec::new() };
+        let of_table =
+            query(select("SELECT count(*) FROM tidegate.usage"), vec![contents], Vec::new(), String::new());
+        assert_eq!(of_table.await.unwrap().rows, [[Value::Int(0)]]);
+        assert_eq!(OF_NOTHING.available_permits(), 0);
+        heavy.drain(..).for_each(|asked| asked.abort());
+        let of_nothing =
+            query(select("SELECT upper(CURRENT_RESOURCE_GROUP())"), Vec::new(), Vec::new(), "g".to_owned());
+        assert_eq!(of_nothing.await.unwrap().rows, [[Value::Text("G".to_owned())]]);
+    }
+
     #[test]
     fn what_is_waited_for_is_over_when_its_caller_leaves() {
         let wanted = Wanted::default();
@@ -361,8 +398,7 @@ mod tests {
         let large = Value::Float(9_223_372_036_854_775_808.0);
         let rows = vec![row(large.clone()), row(Value::Int(7))];
         let contents = Contents { table: VirtualTable::Usage, rows };
-        let text = "SELECT operations FROM tidegate.usage";
-        let Ok(Some(Statement::Select(select))) = Statement::parse(text, SqlDialect::MySql) else { panic!() };
+        let select = select("SELECT operations FROM tidegate.usage");
         let table = evaluate(&select, &[contents], "g".to_owned(), Arc::default()).unwrap();
         assert_eq!(table.columns[0].kind, Kind::Float);
         assert_eq!(table.rows, [[large], [Value::Float(7.0)]]);
