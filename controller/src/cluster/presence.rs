@@ -191,6 +191,7 @@ mod tests {
     use std::sync::atomic::AtomicU64;
 
     use tidegate_consensus::model::{Fault, Model};
+    use tidegate_test_servers::said::heard;
 
     use super::*;
     use crate::store::replicated::{Members, Settings};
@@ -296,6 +297,29 @@ mod tests {
             first.step().unwrap();
         }
         assert_eq!(first.roster.all().len(), 1);
+    }
+
+    #[test]
+    fn that_nobody_sees_a_controller_is_said_once_until_others_see_it_again() {
+        let cluster = cluster();
+        let mut first = cluster.presence("a", 1);
+        for _ in 0..2 {
+            let said = heard(|| {
+                for fault in [None, Some(Fault::Away), Some(Fault::Away), Some(Fault::Away), None] {
+                    cluster.model.plan([fault]);
+                    first.step().unwrap();
+                }
+            });
+            assert_eq!(said.matches("WARN").count(), 1, "{said}");
+            let line = "other controllers do not see that this one runs error=the shared store failed to show that \
+                        this controller runs: ";
+            assert!(said.contains(line), "{said}");
+        }
+        cluster.model.plan([Some(Fault::Away)]);
+        let said = heard(|| first.leave());
+        let line = "the list of controllers goes on to name this one error=the shared store failed to remove a record \
+                    of the list of controllers: ";
+        assert!(said.contains("WARN") && said.contains(line), "{said}");
     }
 
     #[test]

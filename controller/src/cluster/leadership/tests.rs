@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicU64;
 
 use tidegate_consensus::model::{Fault, Model};
 use tidegate_consensus::{Row, Transaction};
+use tidegate_test_servers::said::heard;
 
 use super::*;
 use crate::service::{ServiceConfig, Succession};
@@ -183,6 +184,25 @@ fn a_beat_that_fails_is_tried_again_and_one_that_finds_another_owner_ends_them()
     }
     taken(&led.slow, &led.settings, "b");
     assert!(beats.step().is_none() && *is_over.borrow());
+}
+
+#[test]
+fn beats_that_are_not_stored_are_said_once_and_so_is_their_end() {
+    let led = Led::new();
+    let (mut beats, ..) = led.beats(None);
+    for _ in 0..2 {
+        let said = heard(|| {
+            for fault in [None, Some(Fault::Away), Some(Fault::Away), None, None] {
+                led.model().plan([fault]);
+                beats.step().unwrap();
+            }
+        });
+        let lines: Vec<&str> =
+            said.lines().filter(|line| line.contains(" a beat ") || line.contains(" beats ")).collect();
+        let [not_stored, stored_again] = lines.as_slice() else { panic!("{said}") };
+        assert!(not_stored.contains("WARN") && not_stored.contains("a beat was not stored error="), "{said}");
+        assert!(stored_again.contains("INFO") && stored_again.contains("beats are stored again"), "{said}");
+    }
 }
 
 #[test]
