@@ -3,3 +3,4 @@
 mod clients;
 mod held;
 mod others;
+mod starts;

@@ -46,6 +46,23 @@ fn a_stored_tombstone_refuses_all_starts_below_it_and_no_other() {
     assert!(clients.identify("a", START, NOW_MS).is_ok());
 }
 
+/// What was folded alone would be counted twice, also where it is the oldest that may report otherwise.
+#[test]
+fn a_stored_tombstone_of_one_start_refuses_that_one_whatever_else_is_refused() {
+    for (only, refused) in [(START - 1, START - 1), (START, START), (START + 5, START + 5)] {
+        let tombstones = [Tombstone::Below(START), Tombstone::Only(only)];
+        for order in [[0, 1], [1, 0]] {
+            let mut clients = Clients::new(1);
+            for at in order {
+                clients.load_tombstone("a".to_owned(), tombstones[at], NOW_MS);
+            }
+            let reports = clients.identify("a", refused, NOW_MS);
+            assert!(matches!(reports, Err(ClientError::Folded { .. })), "{only}, {order:?}: {reports:?}");
+            assert!(clients.identify("a", START + 1, NOW_MS).is_ok());
+        }
+    }
+}
+
 #[test]
 fn only_incarnations_with_a_stream_count_as_connected() {
     let mut clients = Clients::new(1);
