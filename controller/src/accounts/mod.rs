@@ -12,6 +12,8 @@ pub(crate) mod proposed;
 pub(crate) mod prune;
 pub(crate) mod recent;
 #[cfg(test)]
+mod recorded_tests;
+#[cfg(test)]
 mod replays_tests;
 pub(crate) mod usage;
 pub mod waited;
