@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::*;
 use crate::clock::Clock;
 use crate::service::{Service, ServiceConfig};
+use crate::store::Write;
 
 /// A store that was stopped in order.
 fn store(path: &Path) {
@@ -59,4 +60,34 @@ fn a_replaced_store_takes_a_name_that_is_free_and_none_is_replaced_where_all_are
     assert!((names(folder.path()), fs::read(&path).unwrap()) == before, "the store keeps its name");
     let refused = move_aside(&path).unwrap_err();
     assert!(matches!(refused, CopyError::Aside { .. }) && fs::read(&path).unwrap() == before.1, "{refused}");
+}
+
+/// As where the file system has no links: of a folder there are none anywhere.
+#[test]
+fn what_cannot_have_two_names_is_put_aside_by_its_new_one_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    for number in 1..=2 {
+        fs::create_dir(&path).unwrap();
+        let aside = folder.path().join(format!("store.replaced-{number}"));
+        assert_eq!(move_aside(&path).unwrap(), aside);
+        assert!(!path.exists() && aside.is_dir());
+    }
+    let refused = move_aside(&path).unwrap_err().to_string();
+    assert!(refused.contains("cannot be put aside: No such file"), "{refused}");
+}
+
+#[test]
+fn a_copy_that_is_damaged_in_many_places_says_in_how_many() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    store(&path);
+    let row = |number: u16| Write::Put(Table::Watches, number.to_be_bytes().to_vec(), b"none".to_vec());
+    RedbStore::open(&path).unwrap().commit(&(0..1_003).map(row).collect::<Vec<_>>()).unwrap();
+    let checked = check(&path).unwrap();
+    assert_eq!((checked.damage.len(), checked.more, checked.rows[&Table::Watches]), (1_000, 3, 1_003));
+    let refused = whole(&path, &folder.path().join("named")).unwrap_err().to_string();
+    let named =
+        format!("{} is damaged in 1003 places, first: watches 0000: ", folder.path().join("named").display());
+    assert!(refused.starts_with(&named), "{refused}");
 }

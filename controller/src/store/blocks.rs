@@ -261,6 +261,11 @@ mod tests {
         assert!(read(2 * 4_096, 10).unwrap_err().to_string().contains("block 2 was no part"));
         file.write(2 * 4_096, &[1; 4_096]).unwrap();
         assert_eq!(read(2 * 4_096, 10).unwrap(), [1; 10]);
+        // From the beginning of a block, and not to its end; and as long as a block, in two of them.
+        file.write(2 * 4_096, &[2; 10]).unwrap();
+        file.write(2 * 4_096 + 100, &[3; 4_096]).unwrap();
+        let both = [&[2; 10][..], &[1; 90], &[3; 4_096], &[0; 3_996]].concat();
+        assert_eq!(read(2 * 4_096, 2 * 4_096).unwrap(), both);
         below.write(4_096 + 17, &[8]).unwrap();
         assert!(read(4_090, 3).is_ok(), "the block beside it is whole");
         for (offset, len) in [(4_096, 4_096), (4_090, 12), (8_000, 1)] {

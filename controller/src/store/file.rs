@@ -526,6 +526,8 @@ mod tests {
         let store = RedbStore::open(&path).unwrap();
         store.commit(&[put(Table::Meta, META_FORMAT, b"99")]).unwrap();
         drop(store);
-        assert!(matches!(RedbStore::open(&path), Err(StoreError::Format { .. })));
+        let refused = RedbStore::open(&path).err().unwrap().to_string();
+        let reads = format!("has format 99, this version reads {FORMAT}; use the version that wrote it");
+        assert_eq!(refused, format!("the store {} {reads}", path.display()));
     }
 }

@@ -127,6 +127,21 @@ mod tests {
         assert_ne!(seal.take().unwrap(), Some(second));
     }
 
+    /// One that passed for none would be there at the next start, which may read it.
+    #[test]
+    fn a_seal_that_cannot_be_read_or_removed_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let in_circles = FileSeal::of(&folder.path().join("circle"));
+        std::os::unix::fs::symlink(&in_circles.path, &in_circles.path).unwrap();
+        assert!(in_circles.look().is_err() && in_circles.take().is_err());
+        in_circles.set().unwrap();
+        assert!(in_circles.take().unwrap().is_some(), "a new one takes its place");
+        let foreign = FileSeal::of(&folder.path().join("folder"));
+        fs::create_dir(&foreign.path).unwrap();
+        assert!(foreign.look().is_err() && foreign.take().is_err() && foreign.set().is_err());
+        assert!(foreign.remove().is_err() && foreign.path.exists());
+    }
+
     #[test]
     fn a_seal_that_was_moved_away_and_back_is_not_the_same() {
         let folder = tempfile::tempdir().unwrap();

@@ -96,3 +96,28 @@ impl Fresh for FreshFile {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_in_the_place_of_a_store_that_is_built_again_stays_beside_it_if_anything_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, replaced] = ["store", "store.replaced"].map(|name| folder.path().join(name));
+        let place = FilePlace::new(&path);
+        place.fresh().unwrap().finish(true).unwrap();
+        assert!(path.exists() && !replaced.exists());
+        fs::write(&path, "what was there").unwrap();
+        place.fresh().unwrap().finish(true).unwrap();
+        assert_eq!(fs::read(&replaced).unwrap(), b"what was there");
+        fs::remove_file(&replaced).unwrap();
+        fs::create_dir(&replaced).unwrap();
+        fs::write(&path, "what cannot be put aside").unwrap();
+        let failed = place.fresh().unwrap().finish(true).unwrap_err().to_string();
+        assert!(failed.contains("put a replaced store aside"), "{failed}");
+        assert_eq!(fs::read(&path).unwrap(), b"what cannot be put aside");
+        place.fresh().unwrap().finish(false).unwrap();
+        assert_ne!(fs::read(&path).unwrap(), b"what cannot be put aside");
+    }
+}
