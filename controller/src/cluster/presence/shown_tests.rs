@@ -83,6 +83,25 @@ fn a_name_is_taken_once_its_record_has_been_still_for_three_seconds_and_not_befo
 }
 
 #[test]
+fn the_name_of_a_process_that_was_seen_once_more_is_taken_three_seconds_after_that() {
+    let cluster = cluster();
+    let (mut first, mut second) = (cluster.presence("a", 1), cluster.presence("a", 2));
+    first.step().unwrap();
+    second.step().unwrap();
+    cluster.pass_by(Span(GONE.0 - 1));
+    first.step().unwrap();
+    second.step().expect("what it had sent before it ended may have come late");
+    let theirs = cluster.changed();
+    for (passes, is_taken) in [(GONE.0 - 1, false), (1, true)] {
+        cluster.pass_by(Span(passes));
+        for _ in 0..2 {
+            second.step().unwrap();
+        }
+        assert_eq!(cluster.changed() > theirs, is_taken);
+    }
+}
+
+#[test]
 fn which_log_it_is_is_read_until_it_is_drawn_and_stays_the_same() {
     let cluster = cluster();
     let mut first = cluster.presence("a", 1);

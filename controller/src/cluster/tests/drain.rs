@@ -105,7 +105,8 @@ async fn the_first_answer_of_a_standby_says_who_leads() {
     leads(&to_a).await;
     let (b, to_b) = member(&model, folder.path(), "b").await;
     let said = to_b.clone().status(v1::StatusRequest {}).await.unwrap_err();
-    assert!(said.message().contains("is a standby of a at http://"), "{said}");
+    let expected = format!("controller b is a standby of a at http://{}; call that one", a.grpc_addr);
+    assert!(said.message().contains(&expected), "{said}");
     b.shutdown().await.unwrap();
     a.shutdown().await.unwrap();
 }
@@ -155,7 +156,9 @@ async fn handed_over() {
         async move { admin.status(v1::StatusRequest {}).await }
     };
     let said = |answer: &Result<_, Status>| {
-        answer.as_ref().is_err_and(|status| status.message().contains("is a standby of b at http://"))
+        answer
+            .as_ref()
+            .is_err_and(|status| status.message().contains("controller a is a standby of b at http://"))
     };
     assert!(until(status, said).await.is_err());
     let controllers = list(&to_b).await;

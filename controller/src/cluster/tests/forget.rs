@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_consensus::model::{Fault, Model};
 use tidegate_core::units::Span;
-use tidegate_proto::v1::AuditEntry;
+use tidegate_proto::v1::{AuditEntry, ControllerInfo, ListControllersReply};
 
 use super::super::roster::{GONE, Roster};
 use crate::audit::Actor;
@@ -164,4 +164,34 @@ fn a_record_is_not_removed_before_that_is_noted() {
     }
     scene.forget("b").unwrap();
     assert!(scene.members.all().unwrap().is_empty());
+}
+
+#[test]
+fn the_list_of_controllers_shows_who_leads_and_how_old_and_how_far_ahead_each_record_is() {
+    let scene = Scene::new();
+    scene.service.beside().cluster.set(Arc::clone(&scene.roster)).unwrap();
+    let shown =
+        |of: MemberRecord| MemberRecord { addresses: vec![format!("http://{}", of.controller)], ..of };
+    let saw = |ahead_ms: u64, changed| {
+        let records = [record("a", scene.unix_ms()), record("b", scene.unix_ms() + ahead_ms)];
+        let cluster = Some("of this log".to_owned());
+        scene.roster.saw(cluster, records.map(|record| (shown(record), changed)).to_vec());
+    };
+    saw(0, 1);
+    saw(70, 2);
+    scene.pass(Span::millis(250));
+    let info = |name: &str, leads, clock_ahead_ms| ControllerInfo {
+        name: name.to_owned(),
+        addresses: vec![format!("http://{name}")],
+        version: "1".to_owned(),
+        leads,
+        age_us: 250_000,
+        clock_ahead_ms,
+    };
+    let reply = ListControllersReply {
+        cluster: "of this log".to_owned(),
+        prefix: "t/".to_owned(),
+        controllers: vec![info("a", true, 0), info("b", false, 70)],
+    };
+    assert_eq!(scene.service.cluster().list().unwrap(), reply);
 }

@@ -198,6 +198,13 @@ fn a_cluster_goes_on_with_later_numbers_and_waits_for_leases_that_it_does_not_kn
 }
 
 #[test]
+fn a_file_that_is_not_there_is_named() {
+    let scene = Scene::new();
+    let refused = scene.refused(|| ());
+    assert!(refused.starts_with(&format!("there is no store {};", scene.path("a").display())), "{refused}");
+}
+
+#[test]
 fn who_runs_is_named_and_nothing_is_changed() {
     let scene = Scene::new();
     scene.set_back();

@@ -1,5 +1,6 @@
 //! Controllers of a cluster as they run: what they show of themselves, and what they go by.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tidegate_consensus::model::{Fault, Model};
@@ -13,7 +14,7 @@ use super::forget::record;
 use crate::clock::Clock;
 use crate::cluster::{EndError, Member};
 use crate::server::StartError;
-use crate::store::replicated::{Members, Settings, Wrote};
+use crate::store::replicated::{Follower, Members, Settings, Wrote};
 use crate::{Config, ConfigError};
 
 const FENCE: Span = Span::secs(1);
@@ -37,6 +38,30 @@ async fn a_controller_shows_where_it_is_reached_and_leaves_the_list_when_it_stop
     assert_eq!((shown.controller.as_str(), shown.version.as_str()), ("a", env!("CARGO_PKG_VERSION")));
     member.shutdown().await.unwrap();
     assert!(members.all().unwrap().is_empty());
+}
+
+/// By these, one process is told from another of the same name, and one leadership from the next.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_process_and_every_leadership_draws_a_number_of_its_own() {
+    let (model, folder) = (Arc::new(Model::new()), tempfile::tempdir().unwrap());
+    let members = members(&model);
+    let mut drawn = Vec::new();
+    for name in ["a", "b"] {
+        let (member, channel) = started(&model, folder.path(), name, FENCE, false).await;
+        leads(&AdminClient::new(channel)).await;
+        let shown = || {
+            let shown = members.all().unwrap().into_iter().find(|(record, _)| record.controller == name);
+            async { shown.ok_or_else(|| Status::not_found("none")) }
+        };
+        drawn.push(until(shown, Result::is_ok).await.unwrap().0.instance);
+        let (consensus, settings) = (Arc::<Model>::clone(&model), Settings::new(Clock::start(), FENCE));
+        let owner = Follower::look_once(consensus, "t/", settings).unwrap().owner.unwrap();
+        assert_eq!(owner.controller, name);
+        drawn.push(owner.instance);
+        member.shutdown().await.unwrap();
+    }
+    let apart: BTreeSet<u64> = drawn.iter().copied().filter(|number| *number > 1).collect();
+    assert_eq!(apart.len(), drawn.len(), "{drawn:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

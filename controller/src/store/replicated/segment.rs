@@ -162,6 +162,16 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_is_as_long_as_its_owner_may_log_and_no_longer() {
+        for (piece, fits) in [(&b"a"[..], true), (b"ab", false)] {
+            let entries = vec![0; LONGEST - 1];
+            let mut joining = Joining { parts: 1, of: 2, epoch: 7, entries };
+            let joined = joining.push(&segment(2, 7, 1, 2, piece));
+            assert_eq!(joined.is_ok_and(|batch| batch.unwrap().len() == LONGEST), fits);
+        }
+    }
+
+    #[test]
     fn a_newer_version_is_named() {
         let mut bytes = segment(3, 4, 0, 1, b"").encode();
         bytes[0] = 3;
