@@ -413,6 +413,27 @@ mod tests {
         assert!(!metrics.page(&[sample("new")]).unwrap().contains("\"old\""));
     }
 
+    /// Those of a group, a kind, or anything else that has to be there first are on the page with it.
+    #[test]
+    fn every_documented_metric_without_labels_is_on_the_page() {
+        let documented = include_str!("../../docs/metrics.md");
+        let (_, of_controllers) = documented.split_once("## Controller").unwrap();
+        let (of_controllers, _) = of_controllers.split_once("## Gateway").unwrap();
+        let page = Metrics::new().page(&[]).unwrap();
+        let named =
+            of_controllers.lines().filter_map(|line| line.strip_prefix("| `tidegate_")?.split_once("` | "));
+        let mut plain = 0;
+        for (name, rest) in named.filter(|(name, _)| !name.contains('{')) {
+            let suffix = if rest.starts_with("histogram") { "_count" } else { "" };
+            assert!(
+                page.contains(&format!("\ntidegate_{name}{suffix} ")),
+                "tidegate_{name} is not on the page"
+            );
+            plain += 1;
+        }
+        assert!(plain > 20, "{plain}");
+    }
+
     #[test]
     fn every_metric_is_documented() {
         let documented = include_str!("../../docs/metrics.md");

@@ -1,16 +1,17 @@
 //! What is seen of groups whose operations wait, of one kind of wait at a time.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_core::exchange::Ask;
 use tidegate_core::units::Ru;
+use tidegate_core::usage::{Consumption, RuParts};
 use tidegate_proto::v1;
 
 use super::*;
 use crate::alarms::{AlarmSettings, Alarms, Kind};
 use crate::clock::Clock;
 use crate::definitions::audit::Actor;
-use crate::leasing::renewal::{EntryIn, RenewIn};
+use crate::leasing::renewal::{EntryIn, RenewIn, ReportIn};
 use crate::service::ServiceConfig;
 use crate::store::RedbStore;
 
@@ -70,4 +71,28 @@ fn open_alarms_are_counted_by_their_kinds() {
         let line = format!("tidegate_alarms_open{{kind=\"{}\"}} {open}\n", kind.as_str());
         assert!(page.contains(&line), "{line} in {page}");
     }
+}
+
+/// Its leases may have ended, or be smaller than what was used of them.
+#[test]
+fn a_group_whose_nodes_use_its_rate_waits_for_that_though_little_is_leased() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(RedbStore::open(&folder.path().join("store")).unwrap());
+    let now = Arc::<AtomicU64>::default();
+    let service = Service::load(store, ServiceConfig::default(), Clock::driven(Arc::clone(&now))).unwrap();
+    let group = v1::Group { name: "web".into(), ru_per_sec: "5".into(), ..v1::Group::default() };
+    service.definitions().create_group(&Actor::new(None, "test"), &group, false).unwrap();
+    let session = service.leasing().hello("node", 1, "test").unwrap();
+    let key = Key { kind: Kind::Throttled, group: "web".to_owned() };
+    let mut reasons = Vec::new();
+    for (seq, used) in [(1, 0), (2, 25)] {
+        let charged = RuParts::flat(Ru::whole(used));
+        let total = Ok(Consumption { charged, operations: 1, ..Consumption::default() }.into());
+        let report = ReportIn { group: "web".into(), incarnation: 0, total, waited: Vec::new() };
+        let renewal = RenewIn { seq, reports: vec![report], ..RenewIn::default() };
+        service.leasing().renew(session.client, session.session, renewal).unwrap();
+        now.fetch_add(1_000_000, Ordering::Relaxed);
+        reasons.push(why(&service, &key));
+    }
+    assert_eq!(reasons, [Some(Why::NoLease), Some(Why::Rate)]);
 }
