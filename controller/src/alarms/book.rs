@@ -192,7 +192,7 @@ impl Book {
         if left_out > 0 {
             self.follow(at, &key, &Facts::More { left_out });
         }
-        self.resolve(at, |other| *other != key || left_out > 0, events);
+        self.resolve(at, |other| *other != key, events);
         if let Some(track) = self.tracks.get_mut(&key) {
             match track.said {
                 None => events.push(track.say(Change::Raised, &key, at)),

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use tidegate_consensus::{Guard, Step, Transaction};
 
 use super::super::records::META_APPLIED;
-use super::super::{Store, StoreError, Table};
+use super::super::{Store, StoreError};
 use super::applied::Applied;
 use super::calls::{Calls, Put, Unwritten, unfit};
 use super::checkpoint::{Checkpoint, Pager};
@@ -54,7 +54,7 @@ pub(super) fn write(
         begun();
         if !scope::is_local(table, key) {
             pager.row(table, key, value)?;
-        } else if at.is_none() && table == Table::Meta && key == META_APPLIED {
+        } else if at.is_none() && key == META_APPLIED {
             applied = Some(Applied::parse(value)?);
         }
         Ok(ControlFlow::Continue(()))
