@@ -61,7 +61,6 @@ impl ClientSide {
     }
 
     pub(super) fn auth<'a, T: Clone>(&mut self, wire: &mut Wire<T>, input: &'a [u8]) -> Stepped<'a, T> {
-        let alone = wire.outstanding.len() == 1;
         let Some(Response::Auth(auth)) = wire.outstanding.back_mut().map(|running| &mut running.response)
         else {
             // The server has decided.
@@ -69,7 +68,8 @@ impl ClientSide {
             return self.command(wire, input);
         };
         let Some(header) = Header::parse(input) else { return Ok(Step::More) };
-        if !(alone && auth.is_asked()) {
+        // It is asked once all that was sent before has been answered.
+        if !auth.is_asked() {
             return Ok(Step::Wait);
         }
         if header.len > AUTH_LIMIT {
