@@ -26,3 +26,19 @@ pub(crate) fn warn_if_few(sessions: usize) {
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_is_raised_to_what_the_system_allows_and_no_further() {
+        let before = getrlimit(Resource::Nofile);
+        // As low as tests beside this one do not notice.
+        let lower = Rlimit { current: before.maximum.map(|most| most - 1), ..before };
+        setrlimit(Resource::Nofile, lower).unwrap();
+        let now = raise_descriptor_limit();
+        assert_eq!(Some(now), before.maximum.or(Some(u64::MAX)));
+        assert_eq!(getrlimit(Resource::Nofile), Rlimit { current: before.maximum, maximum: before.maximum });
+    }
+}

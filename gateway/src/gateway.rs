@@ -362,6 +362,8 @@ mod tests {
     use std::net::TcpStream;
 
     use super::*;
+    use crate::config::MetricsPage;
+    use crate::govern::tests::eventually;
     use crate::seats::Seat;
     use crate::stream::Stream;
 
@@ -397,6 +399,24 @@ mod tests {
         assert_eq!(taken(&bind(address, Config::default().backlog).unwrap(), 400), 400);
         // The kernel takes one connection more than the backlog.
         assert_eq!(taken(&bind(address, 7).unwrap(), 400), 8);
+    }
+
+    /// Else a client that comes later waits for an answer, and no other process can listen there.
+    #[tokio::test]
+    async fn a_gateway_that_has_shut_down_listens_no_more() {
+        let any = "127.0.0.1:0".parse().unwrap();
+        let upstream = Upstream::parse("mysql://127.0.0.1:1").unwrap();
+        let gateway = Gateway::start(Config {
+            listeners: vec![Listener { listen: any, upstream }],
+            metrics: Some(MetricsPage::at(any)),
+            ..Config::default()
+        });
+        let gateway = gateway.await.unwrap();
+        let addresses = [gateway.addresses[0], gateway.metrics_address.unwrap()];
+        let listens = |address: &SocketAddr| TcpStream::connect(address).is_ok();
+        assert!(addresses.iter().all(listens));
+        gateway.shutdown().await;
+        eventually("both are closed", || !addresses.iter().any(listens)).await;
     }
 
     #[test]

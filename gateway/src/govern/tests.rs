@@ -102,7 +102,7 @@ impl Stage {
             super::Controller::new(channel, None),
             "gw",
             policy,
-            Arc::new(Metrics::new(1, false)),
+            Arc::new(Metrics::new(1, traces.is_some())),
             traces,
         );
         let login = Login { tenant: "shop".into(), user: "root".into(), ..Login::default() };
@@ -120,6 +120,19 @@ impl Stage {
         let statement = Arc::new(parse_own(sql.as_bytes(), SqlDialect::PostgreSql).unwrap().unwrap());
         let governor = Arc::clone(&self.governor);
         governor.answer(self.subject.clone(), SqlDialect::PostgreSql, statement).await.unwrap();
+    }
+
+    /// The group refuses statements like this one, and the gateway knows.
+    pub(crate) async fn watch(&self, group: &Group, text: &str) {
+        let watched = format!("resource group {} action = kill sql text similar to '{text}'", group.name());
+        self.own(&format!("query watch add {watched}")).await;
+        let known = async {
+            let mut again = interval(Duration::from_millis(5));
+            while !matches!(self.asked(group, text, false), Admission::Denied(_)) {
+                again.tick().await;
+            }
+        };
+        timeout(PATIENCE, known).await.expect("it is watched");
     }
 
     /// A group with this rule, or none, once the gateway has its lease and its rule.

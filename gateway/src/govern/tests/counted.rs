@@ -209,8 +209,11 @@ async fn what_was_charged_before_the_end_is_not_charged_again_and_nothing_is_lef
         bytes_out,
     };
     let _ = running.look(cpu(3), part(0, 1, 10, 100));
+    running_for(&running, Duration::from_millis(1)).await;
     let so_far = running.so_far(cpu(3), part(0, 2, 20, 200));
     assert!(so_far.charged.cpu >= Ru::whole(2) && so_far.usage.write_requests == 2, "{so_far:?}");
+    assert!(so_far.elapsed >= Duration::from_millis(1), "{so_far:?}");
+    assert_eq!((&so_far.group, so_far.waited, so_far.estimated), (group.name(), Duration::ZERO, false));
     assert_eq!(consumed(), told(&so_far));
     let ended = running.end(cpu(3), part(0, 7, 30, 300), false);
     let expected = Usage {
@@ -222,6 +225,7 @@ async fn what_was_charged_before_the_end_is_not_charged_again_and_nothing_is_lef
         ..Usage::default()
     };
     assert_eq!(ended.usage, expected, "an insert that returns nothing reads nothing");
+    assert!(ended.elapsed >= so_far.elapsed, "{ended:?}");
     assert_eq!(consumed(), told(&ended));
     // A query, and one that changes nothing.
     for (text, reads) in [("select 1 from a", 1), ("delete from a", 0)] {

@@ -1,6 +1,7 @@
 //! What the spans of statements say beside what tests with real servers see.
 
 use super::*;
+use crate::metrics::Sample;
 
 /// A value of a span.
 #[track_caller]
@@ -83,6 +84,31 @@ async fn a_span_names_the_payer_that_is_another_and_the_database_that_is_known()
     assert_eq!(told, expected);
 }
 
+/// From a time on the page one comes to the trace of a statement that took so long, or waited so long in vain.
+#[tokio::test(flavor = "multi_thread")]
+async fn times_on_the_page_name_the_traces_of_what_ran_and_of_what_was_refused() {
+    let collector = Collector::start(Manner::Takes).unwrap();
+    let (traces, exporter) = traces(&collector);
+    let policy = Policy { max_wait: Duration::from_millis(1), ..Policy::default() };
+    let stage = Stage::with(policy, Some(traces)).await;
+    let group = stage.group("own", "").await;
+    let page = || stage.governor.metrics().page(Sample::default()).unwrap();
+    drop(stage.answered(&group, "select 1 from ran", false).await.unwrap().end(cpu(1), rows(1), false));
+    let ran = page();
+    stage.watch(&group, "select 1 from watched").await;
+    let watched = page();
+    lead_into_debt(&group).await;
+    assert!(stage.answered(&group, "select 1 from throttled", false).await.is_err());
+    let pages = [("SELECT ran", ran), ("SELECT watched", watched), ("SELECT throttled", page())];
+    drop(stage);
+    exporter.end().await;
+    let roots = roots(&collector);
+    for (name, page) in pages {
+        let root = roots.iter().rfind(|root| root.name == name).unwrap_or_else(|| panic!("{roots:#?}"));
+        assert!(page.contains(&format!("# {{trace_id=\"{}\"}}", root.trace)), "{name}: {page}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn who_is_refused_has_spans_that_say_why_and_how_long_it_waited() {
     let collector = Collector::start(Manner::Takes).unwrap();
@@ -91,14 +117,7 @@ async fn who_is_refused_has_spans_that_say_why_and_how_long_it_waited() {
     let policy = Policy { max_wait: PATIENCE, ..Policy::default() };
     let stage = Stage::with(policy, Some(traces)).await;
     let group = stage.group("own", "").await;
-    stage.own("query watch add resource group own action = kill sql text similar to 'select 1 from w'").await;
-    let known = async {
-        let mut again = interval(Duration::from_millis(5));
-        while !matches!(stage.asked(&group, "select 1 from w", false), Admission::Denied(_)) {
-            again.tick().await;
-        }
-    };
-    timeout(PATIENCE, known).await.expect("it is watched");
+    stage.watch(&group, "select 1 from w").await;
     let never = stage.governor.group("never").unwrap();
     for dialect in [SqlDialect::PostgreSql, SqlDialect::MySql] {
         let subject = Subject { chosen: Some(never.clone()), ..stage.subject.clone() };
