@@ -112,3 +112,42 @@ pub(crate) async fn serve(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::govern::tests::Stage;
+    use crate::session::tests::listening;
+    use crate::tls::Acceptor;
+    use crate::upstream::TlsMode;
+
+    /// A server takes a password in the clear where its side is private, and no other; so it matters how it is reached.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_connection_is_as_private_as_its_listener_and_the_way_to_its_server_are() {
+        let stage = Stage::new().await;
+        let (tcp, socket) = ("mysql://127.0.0.1:1", "mysql://localhost?socket=/run/mysqld.sock");
+        let plain = Settings { local_infile: true, ..Settings::default() };
+        let offered = |client_tls| Settings { client_tls, ..plain };
+        for (upstream, mode, certificate, expected) in [
+            (tcp, TlsMode::Disable, None, plain),
+            (tcp, TlsMode::Require, None, Settings { server_tls: true, ..plain }),
+            (socket, TlsMode::Disable, None, Settings { server_socket: true, ..plain }),
+            (tcp, TlsMode::Disable, Some(true), offered(ClientTls::LikeServer)),
+            (tcp, TlsMode::Disable, Some(false), offered(ClientTls::Always)),
+        ] {
+            let (_closing, closed) = watch::channel(false);
+            let listening = Listening {
+                acceptor: certificate.map(|_| Acceptor::Own(tls::self_signed().unwrap())),
+                connector: tls::connector(mode, None).unwrap(),
+                ..listening(&stage, upstream, closed)
+            };
+            let self_signed = certificate.unwrap_or_default();
+            let shared = Shared { listening, control: None, self_signed, local_infile: true };
+            assert_eq!(shared.settings(), expected, "{upstream}");
+            let shared = Shared { local_infile: false, ..shared };
+            assert_eq!(shared.settings(), Settings { local_infile: false, ..expected });
+        }
+    }
+}

@@ -2,13 +2,16 @@
 
 mod left;
 
+use std::future::poll_fn;
 use std::net::Ipv4Addr;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use super::super::captured::{GREETING, LOGIN};
 use super::super::outstanding::PIPELINE_LIMIT;
@@ -214,6 +217,68 @@ async fn what_the_gateway_answers_is_refused_for_many_rows_of_parameters() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_server_s_own_statement_is_executed_for_many_rows_of_parameters() {
+    let stage = Stage::new().await;
+    let mut talk = Talk::new(&stage).await;
+    let prepared = packet(1, &[0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let many = packet(0, &[&[0xfa], &EXECUTE[1..5], &[0, 0]].concat());
+    for (asks, answer) in [(command(22, "insert into t values (1)"), prepared), (many, packet(1, OK))] {
+        talk.client.write_all(&asks).await.unwrap();
+        assert_eq!(heard(&mut talk.server, asks.len()).await, asks);
+        talk.server.write_all(&answer).await.unwrap();
+        assert_eq!(heard(&mut talk.client, answer.len()).await, answer);
+    }
+}
+
+/// Else who a pool makes another user of the connection goes on in a group that the one before has chosen.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_that_was_chosen_is_given_up_with_the_session_and_not_with_the_database() {
+    let stage = Stage::new().await;
+    stage.group("one", "").await;
+    let mut talk = Talk::new(&stage).await;
+    let user = command(17, "root\0\0shop\0");
+    for (next, left) in [(command(2, "other"), "one"), (user, "default"), (command(31, ""), "default")] {
+        talk.client.write_all(&command(3, "set resource group one")).await.unwrap();
+        assert_eq!(heard(&mut talk.client, packet(1, OK).len()).await, packet(1, OK));
+        talk.client.write_all(&next).await.unwrap();
+        assert_eq!(heard(&mut talk.server, next.len()).await, next);
+        talk.server.write_all(&packet(1, OK)).await.unwrap();
+        assert_eq!(heard(&mut talk.client, packet(1, OK).len()).await, packet(1, OK));
+        talk.answers("select current_resource_group()", left).await;
+    }
+}
+
+/// What is seen of it may say something else than all of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_text_that_is_not_seen_to_its_end_is_the_server_s_whatever_it_begins_with() {
+    let stage = Stage::new().await;
+    let mut talk = Talk::new(&stage).await;
+    let long = format!("drop resource group if exists one{}, two", " ".repeat(INPUT_LIMIT));
+    for code in [3, 22] {
+        let asks = command(code, &long);
+        talk.client.write_all(&asks).await.unwrap();
+        assert!(heard(&mut talk.server, asks.len()).await == asks);
+        let refused = packet(1, b"\xff\x28\x04#42000no");
+        talk.server.write_all(&refused).await.unwrap();
+        assert_eq!(heard(&mut talk.client, refused.len()).await, refused);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_of_the_client_s_reaches_the_server_that_asks_for_it() {
+    let stage = Stage::new().await;
+    let mut talk = Talk::new(&stage).await;
+    let (load, asks) = (command(3, "load data local infile 'f' into table t"), packet(1, b"\xfbf"));
+    talk.client.write_all(&load).await.unwrap();
+    assert_eq!(heard(&mut talk.server, load.len()).await, load);
+    talk.server.write_all(&asks).await.unwrap();
+    assert_eq!(heard(&mut talk.client, asks.len()).await, asks);
+    let file = [packet(2, b"1\n"), packet(3, b"")].concat();
+    talk.client.write_all(&file).await.unwrap();
+    assert_eq!(heard(&mut talk.server, file.len()).await, file);
+}
+
 /// Its thread at the server is another connection's soon, whose work the counters have then.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_statement_whose_server_is_gone_is_counted_before_its_client_has_taken_the_rest() {
@@ -249,6 +314,23 @@ async fn a_login_that_takes_too_long_is_ended_with_the_reason() {
     // ER_NET_READ_INTERRUPTED, numbered behind the login.
     assert_eq!(told[3..], *b"\x02\xff\x87\x04#08S01the login took too long");
     assert!(matches!(soon("the session ends", session).await.unwrap(), Some(End::Told(Over::Login))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_login_that_succeeded_has_no_limit() {
+    let stage = Stage::new().await;
+    for logged_in in [false, true] {
+        let (_closing, closed) = watch::channel(false);
+        let ((_client, near), (to_server, _server)) = (pair().await, pair().await);
+        let listening = Listening { login_timeout: Duration::ZERO, ..listening(&stage, UPSTREAM, closed) };
+        let mut session = session(listening, (near, to_server));
+        if logged_in {
+            MySql::happened(&mut session, Event::Login(step::Login::default()));
+        }
+        let over =
+            timeout(LATER, poll_fn(|cx| session.ends.poll(cx, true).map_or(Poll::Pending, Poll::Ready)));
+        assert_eq!(over.await.ok(), (!logged_in).then_some(Over::Login));
+    }
 }
 
 /// It would never be judged, and its client would wait for ever.

@@ -479,21 +479,6 @@ fn names_of_plain_statements_make_room_first() {
 }
 
 #[test]
-fn a_text_that_is_not_seen_to_its_end_is_not_whole() {
-    for (kind, name) in [(b'Q', ""), (b'P', "s\0")] {
-        for (length, seen) in [(10, true), (70_000, false)] {
-            let text = message(kind, format!("{name}{}\0\0\0", "x".repeat(length)).as_bytes());
-            let (Step::Ask(Ask::Query(text)) | Step::Ask(Ask::Parse(text))) =
-                machine().client(&text).unwrap()
-            else {
-                panic!("it is asked about");
-            };
-            assert_eq!((text.whole, text.place.len() >= length.min(65_000)), (seen, true));
-        }
-    }
-}
-
-#[test]
 fn a_cancelled_runaway_is_told_in_the_gateway_s_words() {
     let (mut machine, mut decider, mut out) = (machine(), Decider::default(), Vec::new());
     client(&mut machine, &message(b'Q', b"select 1\0"), 100, &mut decider);

@@ -87,7 +87,7 @@ async fn a_statement_about_names_waits_for_what_was_sent_before_it() {
     let (first, second) = (command(3, "prepare s from 'select 1'"), command(3, "execute s"));
     talk.client.write_all(&[&first[..], &second].concat()).await.unwrap();
     assert_eq!(heard(&mut talk.server, first.len()).await, first);
-    let early = tokio::time::timeout(LATER, talk.server.read_u8()).await;
+    let early = timeout(LATER, talk.server.read_u8()).await;
     assert!(early.is_err(), "{early:?}");
     talk.server.write_all(&packet(1, OK)).await.unwrap();
     assert_eq!(heard(&mut talk.server, second.len()).await, second);

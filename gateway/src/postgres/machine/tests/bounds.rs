@@ -8,6 +8,8 @@ use crate::postgres::machine::names::{Map, remember};
 /// Most answers that may be outstanding, and most names.
 const MOST: usize = 65_536;
 const MOST_NAMES: usize = 4_096;
+/// Most bytes of a text that are looked at.
+const MAX_TEXT: usize = 65_536;
 
 /// The client sends this message so many times, each of which passes. Returns what becomes of the next.
 fn repeated(machine: &mut Tested, bytes: &[u8], times: usize) -> Stepped<&'static str> {
@@ -35,6 +37,25 @@ fn a_client_that_sends_on_without_reading_is_cut_off() {
     for (what, bytes) in [("answers", message(b'F', &[])), ("names", parse("n", "select 1"))] {
         let next = repeated(&mut machine(), &bytes, MOST);
         assert_eq!(next.map(drop), Err(ProtocolError::TooMany { max: MOST }), "{what}");
+    }
+}
+
+/// A server refuses a text without its end, and the gateway must not run what another part of it may take back.
+#[test]
+fn a_text_is_whole_only_with_its_end() {
+    let long = "x".repeat(MAX_TEXT);
+    for (bytes, seen, whole) in [
+        (message(b'Q', b"select 1\0"), "select 1", true),
+        (message(b'Q', b"select 1"), "select 1", false),
+        (message(b'P', b"s\0select 1\0\0\0"), "select 1", true),
+        (message(b'P', b"s\0select 1"), "select 1", false),
+        (message(b'Q', format!("{long}\0").as_bytes()), &long, false),
+        (message(b'P', format!("\0{long}\0\0\0").as_bytes()), &long[1..], false),
+        (message(b'F', b"\0\0\0\0"), "", true),
+    ] {
+        let step = machine().client(&bytes);
+        let Ok(Step::Ask(Ask::Query(text) | Ask::Parse(text))) = step else { panic!("{step:?}") };
+        assert_eq!((&bytes[text.place], text.whole), (seen.as_bytes(), whole));
     }
 }
 

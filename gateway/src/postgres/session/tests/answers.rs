@@ -49,6 +49,18 @@ async fn a_client_that_sends_a_flush_gets_a_refusal_at_once() {
     assert_eq!(soon("it is refused", talk.client.read_u8()).await.unwrap(), b'E');
 }
 
+/// What is seen of it may say something else than all of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_text_that_is_not_seen_to_its_end_is_the_server_s_whatever_it_begins_with() {
+    let scene = Scene::new("", false).await;
+    let mut talk = scene.talk().await;
+    let long = format!("drop resource group own{}, other", " ".repeat(65_536));
+    for asks in [query(&long), parse(&long)] {
+        talk.asks(&[asks, message(b'S', &[])].concat()).await;
+    }
+    assert!(scene.stage.governor.group("own").is_some());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_query_behind_statements_of_the_gateway_s_own_goes_without_a_word_of_the_server() {
     let scene = Scene::new("", false).await;

@@ -116,6 +116,34 @@ async fn a_group_is_given_up_with_all_settings_though_what_comes_behind_fails() 
     }
 }
 
+/// The server says the same of one setting that is reset as of all.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_is_given_up_by_the_text_that_resets_all_and_by_no_other() {
+    let scene = Scene::new("", false).await;
+    scene.stage.group("other", "").await;
+    let mut talk = scene.talk().await;
+    for (text, tags, left) in [
+        ("reset all", &["RESET"][..], "own"),
+        ("select 1; reset all", &["SELECT 1", "RESET"], "own"),
+        ("reset work_mem", &["RESET"], "other"),
+        ("discard all", &["DISCARD ALL"], "own"),
+        ("discard temp", &["DISCARD TEMP"], "other"),
+    ] {
+        talk.client.write_all(&query("set resource group other")).await.unwrap();
+        unit(&mut talk.client).await;
+        talk.asks(&query(text)).await;
+        let ends: Vec<u8> =
+            tags.iter().flat_map(|tag| message(b'C', format!("{tag}\0").as_bytes())).collect();
+        let said = [&ends[..], READY].concat();
+        talk.server.write_all(&said).await.unwrap();
+        hears(&mut talk.client, &said).await;
+        talk.client.write_all(&query("select current_resource_group()")).await.unwrap();
+        let said = unit(&mut talk.client).await;
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.contains(left), "{text}: {said:?}");
+    }
+}
+
 /// As of a pool that connects before the controller is there.
 #[tokio::test(flavor = "multi_thread")]
 async fn that_nobody_paid_at_the_login_is_no_answer_to_a_statement_that_comes_later() {

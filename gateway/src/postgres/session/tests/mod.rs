@@ -6,6 +6,7 @@ mod gone;
 mod held;
 mod killed;
 mod logging_in;
+mod names;
 
 use std::sync::Arc;
 use std::time::Duration;
