@@ -285,6 +285,28 @@ mod tests {
         }
     }
 
+    /// A client whose statement goes on without it is not read any more: only this shows that it is gone.
+    #[tokio::test]
+    async fn a_client_that_takes_no_more_breaks_the_link_and_a_server_may_still_say_why_it_does_not() {
+        for client_leaves in [true, false] {
+            let (client, near_client) = UnixStream::pair().unwrap();
+            let (mut server, near_server) = UnixStream::pair().unwrap();
+            server.write_all(b"why").await.unwrap();
+            let (leaves, _stays) = if client_leaves { (client, server) } else { (server, client) };
+            drop(leaves);
+            let mut link = Link::new(Stream::Unix(near_client), Stream::Unix(near_server), false);
+            link.to_client.add(b"rows");
+            link.to_server.add(b"ask");
+            let written = poll_fn(|cx| Poll::Ready(link.poll_write(cx))).await;
+            assert_eq!(matches!(written, Err(LinkError::Client(_))), client_leaves, "{written:?}");
+            if !client_leaves {
+                assert_eq!((link.to_client.len(), link.to_server.len()), (0, 0));
+                assert_eq!(poll_fn(|cx| link.poll_server(cx)).await.unwrap(), Read::More);
+                assert_eq!(link.from_server.data(), b"why");
+            }
+        }
+    }
+
     #[tokio::test]
     async fn who_sends_no_more_is_told_to_the_server_once_all_is_on_its_way() {
         for kills_abandoned in [true, false] {

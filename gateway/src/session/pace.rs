@@ -280,7 +280,9 @@ mod tests {
     async fn a_result_that_is_held_for_debt_passes_once_for_a_while_when_its_client_cancels_it() {
         let mut pace = Pace::new();
         assert!(!pace.cancelled(7) && !pace.spares(7), "nothing is held");
+        due(&mut pace, clock::now(), None, 0).await;
         pace.obey(&Verdict::Holds, true, false, LONG);
+        assert!(pace.holds() && !pace.is_held_for_debt());
         assert!(!pace.cancelled(7) && !pace.spares(7), "it cools down, and passes each second");
         pace.obey(&Verdict::Holds, false, false, LONG);
         assert!(pace.holds() && pace.is_held_for_debt() && !pace.spares(7));

@@ -83,6 +83,29 @@ async fn a_statement_whose_result_is_held_for_debt_shows_at_once_that_it_is_canc
     assert!(held.elapsed() < HOLD / 2, "its hold was over: {:?}", held.elapsed());
 }
 
+/// As by a client that gives up before the first rows.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_that_is_cancelled_before_its_result_is_held_shows_that_at_once() {
+    let scene = Scene::new("", false).await;
+    let mut talk = scene.talk().await;
+    talk.asks(&query("select 1")).await;
+    let request = request(&scene).await;
+    done_with(scene.interrupt().await, request).await;
+    scene.owes().await;
+    let held = clock::now();
+    // More than it was admitted for, behind which it is looked at.
+    let row = message(b'D', &[b'x'; 100_000]);
+    for _ in 0..11 {
+        talk.server.write_all(&row).await.unwrap();
+        hears(&mut talk.client, &row).await;
+    }
+    tokio::time::sleep(LATER).await;
+    let cancelled = [&message(b'E', b"SERROR\0C57014\0\0")[..], READY].concat();
+    talk.server.write_all(&cancelled).await.unwrap();
+    hears(&mut talk.client, &cancelled).await;
+    assert!(held.elapsed() < HOLD / 2, "its hold was over: {:?}", held.elapsed());
+}
+
 /// Such a request comes late, as its statement has ended meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_comes_while_nothing_is_under_way_cancels_no_later_statement() {

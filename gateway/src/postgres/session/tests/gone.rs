@@ -51,6 +51,46 @@ async fn what_the_server_has_behind_a_unit_that_needed_no_admission_is_ended_and
     assert_eq!((consumed.operations, consumed.usage.net_out_bytes > 100_000), (1, true), "{consumed:?}");
 }
 
+/// A server that cannot get rid of its rows does not notice that it is to end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_whose_client_is_gone_is_taken_to_its_end_though_its_group_owes() {
+    let scene = Scene::new("", true).await;
+    let mut talk = scene.talk().await;
+    talk.asks(&query("select hours")).await;
+    scene.owes().await;
+    let Talk { client, mut server, session } = talk;
+    drop(client);
+    drop(scene.interrupt().await);
+    // Held for the debt, a MiB of it passes in ten seconds; read at looks only, as much passes in one.
+    let rows = message(b'D', &[b'x'; 100_000]).repeat(100);
+    let taken = async {
+        for _ in 0..10 {
+            server.write_all(&rows).await.unwrap();
+        }
+        let ends = [&message(b'E', b"C57014\0\0")[..], READY].concat();
+        server.write_all(&ends).await.unwrap();
+        assert!(rest(&mut server).await.is_empty());
+    };
+    let taken = soon("all of it is taken", taken);
+    // It is asked for the end each second.
+    let asked = async {
+        loop {
+            drop(scene.interrupt().await);
+        }
+    };
+    tokio::select! {
+        () = taken => {}
+        never = asked => never,
+    }
+    assert!(matches!(Talk::end(session).await, Some(End::Client)));
+    let consumed = scene.group.consumption();
+    assert_eq!(
+        (scene.ended("failed"), consumed.usage.net_out_bytes > 100_000_000),
+        (1, true),
+        "{consumed:?}"
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_statement_whose_server_goes_away_has_failed() {
     let scene = Scene::new("", false).await;
