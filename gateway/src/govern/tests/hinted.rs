@@ -74,6 +74,29 @@ async fn inside_a_transaction_a_statement_owes_its_own_group_though_its_hint_lea
     }
 }
 
+/// Of the group at which it hints no text is watched.
+#[tokio::test(flavor = "multi_thread")]
+async fn behind_a_hint_that_leads_nowhere_the_own_group_s_watches_of_exact_texts_hold() {
+    let stage = Stage::new().await;
+    let group = stage.group("own", "").await;
+    let text = hinted("nowhere", "1 from a");
+    stage.own(&format!("query watch add resource group own action = kill sql text exact to '{text}'")).await;
+    // The list of watches is known with the later one.
+    stage.watch(&group, "select 2 from b").await;
+    let subject = Subject { chosen: Some(group.clone()), ..stage.subject.clone() };
+    let dialect = SqlDialect::PostgreSql;
+    for (text, refused) in [(text, true), (hinted("nowhere", "2 from a"), false)] {
+        let template = Arc::new(Template::new(dialect, text.as_str()));
+        let whole = SqlText::Whole(text.as_bytes());
+        let answer = match stage.governor.admit(&subject, dialect, &template, whole, false) {
+            Admission::Now(running) => Ok(running),
+            Admission::Wait(waits) => timeout(PATIENCE, waits).await.expect("it is decided"),
+            Admission::Denied(denied) => Err(denied),
+        };
+        assert_eq!(answer.err().map(|denied| denied.code), refused.then_some(Code::WATCHED), "{text}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn behind_a_hint_that_leads_nowhere_the_watches_of_the_own_group_say_who_pays() {
     let stage = Stage::new().await;
@@ -202,6 +225,24 @@ async fn a_session_is_its_own_group_s_unless_it_may_choose_and_has_chosen() {
         );
         let subject = Subject { chosen: chosen.clone(), ..subject };
         assert_eq!(&**subject.group().name(), "chosen");
+    }
+}
+
+/// It would be charged when nobody tells the controller any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn behind_a_shutdown_no_statement_runs_on_debt() {
+    let owing = Policy { in_transaction: InTransaction::Owe, ..Policy::default() };
+    let stage = Stage::with(owing, None).await;
+    let group = stage.group("own", "").await;
+    lead_into_debt(&group).await;
+    assert!(matches!(stage.asked(&group, "select 1", true), Admission::Now(_)));
+    let Stage { governor, subject, _tasks, controller: _controller, _folder } = stage;
+    governor.shutdown(_tasks).await;
+    let (subject, dialect) = (Subject { chosen: Some(group), ..subject }, SqlDialect::PostgreSql);
+    let template = Arc::new(Template::new(dialect, "select 1"));
+    match governor.admit(&subject, dialect, &template, SqlText::Unseen, true) {
+        Admission::Denied(denied) => assert!(denied.message.contains("is shutting down"), "{denied:?}"),
+        Admission::Now(_) | Admission::Wait(_) => panic!("it is not refused"),
     }
 }
 

@@ -247,6 +247,40 @@ async fn a_group_that_was_chosen_is_given_up_with_the_session_and_not_with_the_d
         assert_eq!(heard(&mut talk.client, packet(1, OK).len()).await, packet(1, OK));
         talk.answers("select current_resource_group()", left).await;
     }
+    // And what that one was allowed.
+    let user = command(17, "ann\0\0shop\0");
+    talk.client.write_all(&user).await.unwrap();
+    assert_eq!(heard(&mut talk.server, user.len()).await, user);
+    talk.server.write_all(&packet(1, OK)).await.unwrap();
+    assert_eq!(heard(&mut talk.client, packet(1, OK).len()).await, packet(1, OK));
+    talk.client.write_all(&command(3, "set resource group one")).await.unwrap();
+    assert_eq!(heard(&mut talk.client, 5).await[4], 0xff, "it is refused");
+}
+
+/// What a client calls itself may name a group, with each login.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_is_of_the_login_that_succeeded_last() {
+    let stage = Stage::new().await;
+    let (_closing, closed) = watch::channel(false);
+    let ((_client, near), (to_server, _server)) = (pair().await, pair().await);
+    let mut session = session(listening(&stage, UPSTREAM, closed), (near, to_server));
+    let login = |user: &str, database: Option<&str>, program: Option<&str>| step::Login {
+        user: user.to_owned(),
+        database: database.map(str::to_owned),
+        program_name: program.map(str::to_owned),
+        ..step::Login::default()
+    };
+    for (event, [tenant, user, application]) in [
+        (Event::Login(login("ann", Some("shop"), Some("job"))), ["shop", "ann", "job"]),
+        (Event::UserChanged(login("bob", None, None)), ["", "bob", ""]),
+        (Event::UserChanged(login("ann", Some("other"), Some("page"))), ["other", "ann", "page"]),
+    ] {
+        MySql::happened(&mut session, event);
+        let expected = [tenant, user, application];
+        let Login { tenant, user, application } = &session.login;
+        assert_eq!([tenant, user, application], expected);
+        assert!(matches!(session.pending, Some(Pending::Subject(_, None))), "who pays is looked up");
+    }
 }
 
 /// What is seen of it may say something else than all of it.

@@ -34,6 +34,7 @@ async fn diagnostics_of_the_gateway_end_with_what_the_server_does_next() {
     let stage = Stage::new().await;
     let mut talk = Talk::new(&stage).await;
     for (next, answer) in [
+        (command(3, "select 1"), OK),
         (command(31, ""), OK),
         (command(17, "root\0\0shop\0"), OK),
         (command(22, "select 1"), prepared),
@@ -45,6 +46,18 @@ async fn diagnostics_of_the_gateway_end_with_what_the_server_does_next() {
         talk.passes(next, answer).await;
         talk.passes(command(3, "show warnings"), OK).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_gateway_refuses_leaves_its_error_until_the_next_statement() {
+    let stage = Stage::new().await;
+    let mut talk = Talk::new(&stage).await;
+    talk.client.write_all(&command(3, "drop resource group nowhere")).await.unwrap();
+    let length = heard(&mut talk.client, 4).await[0];
+    let error = heard(&mut talk.client, usize::from(length)).await;
+    assert!(error[0] == 0xff && String::from_utf8_lossy(&error).contains("nowhere"), "{error:?}");
+    talk.answers("show errors", "nowhere").await;
+    talk.leaves_a_note().await;
 }
 
 /// It would wait for ever for a group in debt, and keep the locks of its transaction.

@@ -32,6 +32,24 @@ async fn a_runaway_that_goes_on_is_interrupted_three_times_and_then_loses_its_cl
     assert!(scene.group.consumption().usage.net_out_bytes > 100_000);
 }
 
+/// As when a server has no room for another connection just then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_runaway_is_interrupted_again_when_the_request_for_that_failed() {
+    let scene = Scene::new(&ruled("kill"), false).await;
+    let mut talk = scene.talk().await;
+    gives_rows(&mut talk).await;
+    let (asks, _) = soon("the server is asked", scene.listener.accept()).await.unwrap();
+    // What is closed with something unread is broken off.
+    soon("it has come", asks.readable()).await.unwrap();
+    drop(asks);
+    drop(scene.interrupt().await);
+    let error = message(b'E', b"SERROR\0C57014\0\0");
+    talk.server.write_all(&[&error[..], READY].concat()).await.unwrap();
+    let said = unit(&mut talk.client).await;
+    assert!(String::from_utf8_lossy(&said).contains("runaway of resource group own"));
+    talk.asks(&query("select 2")).await;
+}
+
 /// The error of a runaway replaces the server's, and the next statement is another.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_runaway_that_ends_leaves_its_session_usable() {
