@@ -104,7 +104,8 @@ pub enum ClientError {
     },
     /// The incarnation's consumption was folded; more of it would be counted twice.
     #[error(
-        "incarnation {number} of client {name} was closed after long silence; incarnations from {oldest} may report"
+        "incarnation {number} of client {name} was closed after long silence; start the node again: under another \
+         number, of at least {oldest}, it may report"
     )]
     Folded {
         /// The node.
