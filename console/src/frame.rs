@@ -4,6 +4,7 @@ use maud::{DOCTYPE, Markup, html};
 
 use crate::assets::{ICON, SCRIPT, STYLE};
 use crate::link::Link;
+use crate::present::Present;
 use crate::viewer::{Proof, Viewer};
 
 /// The field of forms that carries [`Viewer::form_key`].
@@ -146,6 +147,16 @@ pub fn warnings(texts: &[String]) -> Markup {
     html! {
         @if !texts.is_empty() {
             ul.notice.warn role="status" { @for text in texts { li { (text) } } }
+        }
+    }
+}
+
+/// That figures of some groups are missing, if they are.
+pub fn partial(present: &Present) -> Markup {
+    html! {
+        @if present.is_partial {
+            p.hint { "More groups are in use than one answer holds: what those of later names use, and whether they wait, is not \
+                counted here." }
         }
     }
 }

@@ -155,6 +155,7 @@ impl<'g> Groups<'g> {
                     tbody { @for (depth, group) in self.on_page() { (self.row(*depth, group)) } }
                 } }
                 (paging::pages(&self.link(), self.skip, self.rows.len(), &html! { "; RU/s, totals in RU" }))
+                (frame::partial(self.present))
             }
         }
     }
@@ -293,6 +294,16 @@ mod tests {
         );
         assert_eq!(names(&list(&present, "B", "", 0)), [(0, "b")]);
         assert_eq!(list(&present, "", "nonsense", 0).sort, Sort::Tree);
+    }
+
+    #[test]
+    fn figures_that_are_missing_are_said_to_be() {
+        for is_partial in [false, true] {
+            let mut present = Present::of(1, [group("a", "", 10, 1)]);
+            present.is_partial = is_partial;
+            let text = list(&present, "", "used", 0).page(&viewer(true, true)).into_string();
+            assert_eq!(text.contains("More groups are in use than one answer holds"), is_partial, "{text}");
+        }
     }
 
     #[test]

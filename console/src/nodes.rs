@@ -9,7 +9,7 @@ use crate::link::Link;
 use crate::quantity::{amount, bytes, grouped, rate, span};
 use crate::viewer::Viewer;
 
-/// Rows of either table on the page; the CSV has all.
+/// Rows of either table on the page; the CSV has all nodes.
 pub const MOST: usize = 200;
 
 /// What the page of nodes shows.
@@ -19,6 +19,8 @@ pub struct Nodes<'n> {
     pub clients: &'n [v1::ClientInfo],
     /// Leases, by group.
     pub leases: &'n [v1::LeaseInfo],
+    /// Whether there are more nodes, and more leases, than these.
+    pub are_cut: (bool, bool),
     /// Only those with this in the name.
     pub filter: &'n str,
 }
@@ -53,18 +55,21 @@ impl Nodes<'_> {
         html! {
             section aria-labelledby="nodes" {
                 h2 #nodes { "Nodes" }
-                @if clients.is_empty() { p.empty { "No node. " code { "tidegate node --endpoint …" } " is one, and so is each process with the client library." } } @else {
+                @if clients.is_empty() && !self.filter.is_empty() { p.empty { "No node fits." } }
+                @else if clients.is_empty() { p.empty { "No node. " code { "tidegate node --endpoint …" } " is one, and so is each process with the client library." } } @else {
                     div.scrolls tabindex="0" role="group" aria-labelledby="nodes" { table {
                         thead { tr { th scope="col" { "Node" } th scope="col" { "State" } th scope="col" { "Software" } th.number scope="col" { "Leases" }
                             th.number scope="col" { "Messages" } th.number scope="col" { "CPU metered" } th.number scope="col" { "Memory" } th.number scope="col" { "Start" } } }
                         tbody { @for client in clients.iter().take(MOST) { (row(client)) } }
                     } }
-                    (more(clients.len()))
+                    (more(clients.len(), !self.are_cut.0))
                 }
+                @if self.are_cut.0 { p.hint { "More nodes are known than one answer holds: older starts are not here." } }
             }
             section aria-labelledby="leases" {
                 h2 #leases { "Leases" }
-                @if leases.is_empty() { p.empty { "No lease is out." } } @else {
+                @if leases.is_empty() && !self.filter.is_empty() { p.empty { "No lease fits." } }
+                @else if leases.is_empty() { p.empty { "No lease is out." } } @else {
                     div.scrolls tabindex="0" role="group" aria-labelledby="leases" { table {
                         thead { tr { th scope="col" { "Group" } th scope="col" { "Node" } th.number scope="col" { "Rate" } th.number scope="col" { "Demand" }
                             th.number scope="col" { "Backlog" } th.number scope="col" { "Debt" } th.number scope="col" { "Ends in" } } }
@@ -74,7 +79,10 @@ impl Nodes<'_> {
                             td.number { (amount(&lease.debt)) } td.number { (span(lease.expires_in_us)) }
                         } } }
                     } }
-                    (more(leases.len()))
+                    (more(leases.len(), false))
+                }
+                @if self.are_cut.1 {
+                    p.hint { "More leases are out than one answer holds: those of later groups are not here, but on the pages of their groups." }
                 }
             }
         }
@@ -126,8 +134,11 @@ fn row(client: &v1::ClientInfo) -> Markup {
     }
 }
 
-fn more(rows: usize) -> Markup {
-    html! { @if rows > MOST { p.hint { "The first " (MOST) " of " (grouped(rows as u128)) "; a part of a name finds others, and the CSV has all." } } }
+fn more(rows: usize, csv_has_all: bool) -> Markup {
+    html! { @if rows > MOST {
+        p.hint { "The first " (MOST) " of " (grouped(rows as u128)) "; a part of a name finds others"
+            @if csv_has_all { ", and the CSV has all" } "." }
+    } }
 }
 
 #[cfg(test)]
@@ -142,11 +153,42 @@ mod tests {
             ..v1::ClientInfo::default()
         };
         let clients: Vec<_> = (0..300).map(client).collect();
-        let text = Nodes { clients: &clients, leases: &[], filter: "" }.live().into_string();
+        let of =
+            |filter: &'static str| Nodes { clients: &clients, leases: &[], are_cut: (false, false), filter };
+        let text = of("").live().into_string();
         assert_eq!(text.matches("<bdi>n-").count(), MOST);
         assert!(text.contains("of 300") && text.contains("silent for"), "{text}");
-        let nodes = Nodes { clients: &clients, leases: &[], filter: "n-0299" };
+        let nodes = of("n-0299");
         assert_eq!(nodes.live().into_string().matches("<bdi>n-").count(), 1);
         assert_eq!(nodes.csv().lines().count(), 2);
+    }
+
+    #[test]
+    fn what_is_missing_and_what_only_does_not_fit_is_not_said_to_be_not_there() {
+        let named = |at: usize| format!("n-{at:04}");
+        let clients: Vec<_> =
+            (0..300).map(|at| v1::ClientInfo { client: named(at), ..v1::ClientInfo::default() }).collect();
+        let leases: Vec<_> =
+            (0..300).map(|at| v1::LeaseInfo { client: named(at), ..v1::LeaseInfo::default() }).collect();
+        let says = |are_cut, filter| {
+            let nodes = Nodes { clients: &clients, leases: &leases, are_cut, filter };
+            nodes.live().into_string()
+        };
+        for are_cut in [(false, false), (true, false), (false, true)] {
+            let text = says(are_cut, "");
+            assert_eq!(text.contains("More nodes are known than one answer holds"), are_cut.0, "{text}");
+            assert_eq!(text.contains("More leases are out than one answer holds"), are_cut.1, "{text}");
+            // It has nodes alone.
+            assert_eq!(text.matches("the CSV has all").count(), usize::from(!are_cut.0), "{text}");
+        }
+        let text = says((false, true), "other");
+        assert!(text.contains("No node fits.") && text.contains("No lease fits."), "{text}");
+        assert!(
+            text.contains("More leases are out than one answer holds") && !text.contains("No lease is out"),
+            "{text}"
+        );
+        let none = Nodes { clients: &[], leases: &[], are_cut: (false, false), filter: "" };
+        let text = none.live().into_string();
+        assert!(text.contains("No node. ") && text.contains("No lease is out."), "{text}");
     }
 }

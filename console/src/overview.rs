@@ -62,6 +62,7 @@ impl Overview<'_> {
         html! {
             @if let Some(status) = self.status { (warnings(&status.warnings)) }
             (self.figures())
+            (frame::partial(self.present))
             section aria-labelledby="use" {
                 h2 #use { "RU/s by group, last five minutes" }
                 @if self.present.is_empty() { (first_steps(viewer)) } @else { (self.chart()) }
@@ -151,9 +152,6 @@ impl Overview<'_> {
                         p { a href=(Place::Groups.link().with("sort", "waiting")) { "and " (waits.len() - MOST_THROTTLED) " more" } }
                     }
                 }
-                @if self.present.is_partial {
-                    p.hint { "There are more leases than one answer holds: groups of later names may wait, too." }
-                }
             }
         }
     }
@@ -202,6 +200,17 @@ mod tests {
         let text = page(None, &present, &seconds(&used));
         assert_eq!(text.matches("<polygon").count(), COLOURS);
         assert!(text.contains("all others 6"), "the three smallest: {text}");
+    }
+
+    #[test]
+    fn figures_that_are_missing_are_said_to_be_though_nobody_waits() {
+        for is_partial in [false, true] {
+            let mut present = Present::of(1, [group("a", "", 10, 1)]);
+            present.is_partial = is_partial;
+            let text = page(None, &present, &seconds(&[]));
+            assert!(text.contains("No operation waits."), "{text}");
+            assert_eq!(text.contains("More groups are in use than one answer holds"), is_partial, "{text}");
+        }
     }
 
     #[test]

@@ -166,7 +166,7 @@ impl Tree {
 pub struct Present {
     /// When it was, in Unix milliseconds.
     pub unix_ms: u64,
-    /// Not all leases were looked at: there are more than one answer holds.
+    /// Figures of groups of later names are missing: more are in use than one answer holds.
     pub is_partial: bool,
     tree: Arc<Tree>,
     /// In the order of the tree's.

@@ -142,9 +142,10 @@ fn overview(web: &Web, visitor: &Visitor, hidden: &[String], part: Part) -> Resu
 }
 
 fn node_count(web: &Web) -> NodeCount {
-    let (clients, _) = web.service.leasing().clients();
-    let connected = clients.iter().filter(|client| client.connected).count();
-    NodeCount { connected, silent: clients.len() - connected }
+    let state = web.service.lock();
+    let clients = state.leasing.clients();
+    let connected = clients.connected();
+    NodeCount { connected, silent: clients.iter().count().saturating_sub(connected) }
 }
 
 fn groups(
@@ -237,9 +238,14 @@ fn history_csv(buckets: &[Bucket]) -> String {
 }
 
 fn nodes(web: &Web, visitor: &Visitor, filter: &str, part: Part) -> Result<Shown, AdminError> {
-    let clients = message::clients_reply(web.service.leasing().clients()).clients;
-    let leases = message::leases_reply(web.service.leasing().leases("")?).leases;
-    let nodes = Nodes { clients: &clients, leases: &leases, filter };
+    let nodes = message::clients_reply(web.service.leasing().clients());
+    let leases = message::leases_reply(web.service.leasing().leases("")?);
+    let nodes = Nodes {
+        clients: &nodes.clients,
+        leases: &leases.leases,
+        are_cut: (nodes.truncated, leases.truncated),
+        filter,
+    };
     Ok(match part {
         Part::Page => Shown::Markup(nodes.page(&visitor.viewer)),
         Part::Live => Shown::Markup(nodes.live()),

@@ -5,6 +5,8 @@ mod admin;
 #[cfg(test)]
 mod alarms;
 #[cfg(test)]
+mod answers;
+#[cfg(test)]
 mod apply;
 #[cfg(test)]
 mod backup;
