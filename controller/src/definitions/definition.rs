@@ -111,9 +111,11 @@ impl Definition {
         }
     }
 
-    /// The group of all who are bound to no other, as it is at first start.
+    /// The group of all who are bound to no other, as it is at first start. It has the first revision: to expect
+    /// revision 0 of a group is to expect none in particular.
     pub fn default_group() -> Self {
         Self {
+            revision: 1,
             fallback: Fallback::Unlimited,
             comment: "everyone who is bound to no other group".into(),
             ..Self::named(GroupName::default_group())

@@ -38,11 +38,15 @@ struct Row {
 impl Row {
     fn read(key: &[u8], value: &[u8]) -> Result<Self, StoreError> {
         let (id, stored): (_, StoredGroup) = (group_of(Table::Groups, key)?, json(Table::Groups, value)?);
-        let definition =
+        let mut definition =
             Definition::parse(&stored.group).map_err(|error| bad(Table::Groups, &error.to_string()))?;
         let is_default = definition.name == GroupName::default_group();
         if stored.id != id.0 || id == GroupId::ROOT || (id == GroupId::DEFAULT) != is_default {
             return Err(bad(Table::Groups, &format!("group {} has the id of another", definition.name)));
+        }
+        if is_default {
+            // Earlier versions stored it without one.
+            definition.revision = definition.revision.max(1);
         }
         let longest = stored.longest_ttl_us.map(|us| possible(Table::Groups, us, "a lease")).transpose()?;
         Ok(Self { id, definition, longest })
@@ -219,6 +223,17 @@ mod tests {
         let store = RedbStore::open(&folder.path().join("store")).unwrap();
         store.commit(&[put(1, &Definition::default_group(), 5)]).unwrap();
         (folder, store)
+    }
+
+    #[test]
+    fn the_default_group_has_a_revision_though_an_earlier_version_stored_it_without() {
+        let (_folder, store) = store();
+        let stored = |revision| put(1, &Definition { revision, ..Definition::default_group() }, 5);
+        for (revision, read) in [(0, 1), (1, 1), (7, 7)] {
+            store.commit(&[stored(revision)]).unwrap();
+            let groups = Groups::read(&store).unwrap();
+            assert_eq!(groups.catalog.get(GroupId::DEFAULT).unwrap().revision, read);
+        }
     }
 
     /// A leader of groups that a seed draws: as much of one as makes rows.

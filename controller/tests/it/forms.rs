@@ -1,8 +1,14 @@
 //! Forms of the console that were opened before somebody else made a change.
 
-use super::console::Browser;
-use super::support::{Lab, actor};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidegate_controller::Controller;
+use tidegate_controller::clock::Clock;
 use tidegate_proto::v1;
+
+use super::console::Browser;
+use super::support::{Lab, MemoryStore, actor, config, group, tell};
 
 #[tokio::test]
 async fn a_binding_that_was_moved_since_its_page_was_opened_is_not_taken_away() {
@@ -86,9 +92,12 @@ async fn only_to_check_says_what_would_change_and_saves_nothing() {
     }
     for button in ["check", "what_if"] {
         let form = [("ru_per_sec", "5"), ("expected_revision", revision.as_str()), (button, "1")];
+        let is_asked = button == "what_if";
         let page = browser.post("/console/groups/web/edit", &form).await;
         assert!(page.status == 200 && page.text.contains("tidegate group alter web --rate 5"), "{page:?}");
         assert_eq!(page.hidden("expected_revision"), revision);
+        // A replay reads the history, and is made for who asks for it.
+        assert_eq!(page.text.contains("No history yet"), is_asked, "{page:?}");
     }
     assert_eq!(definitions.group("web").unwrap().group, before);
     // To save what is there already is no change.
@@ -99,4 +108,90 @@ async fn only_to_check_says_what_would_change_and_saves_nothing() {
     let made = definitions.audit_log("", 0, 10).unwrap();
     assert_eq!(made.len(), 1, "{made:?}");
     lab.running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_form_of_a_new_group_has_the_words_of_what_is_usual() {
+    let (lab, _, mut browser) = editing().await;
+    let page = browser.get("/console/groups/new").await;
+    for (field, word) in [
+        ("parent", "/"),
+        ("burst", "default"),
+        ("burst_ru_per_sec", "default"),
+        ("fallback", "stop"),
+        ("fallback_total", "none"),
+        ("max_debt", "default"),
+        ("policy", "token_bucket"),
+        ("quota", "none"),
+        ("demote_to", "/"),
+    ] {
+        let (_, input) = page.text.split_once(&format!("name=\"{field}\"")).unwrap();
+        let (input, _) = input.split_once('>').unwrap();
+        assert!(input.contains(&format!("value=\"{word}\"")), "{field}: {input}");
+    }
+    for (field, word) in [("priority", "medium"), ("enforcement", "on")] {
+        let (_, input) = page.text.split_once(&format!("name=\"{field}\"")).unwrap();
+        let (input, _) = input.split_once("</select>").unwrap();
+        assert!(input.contains(&format!("<option value=\"{word}\" selected>")), "{field}: {input}");
+    }
+    lab.running.shutdown().await.unwrap();
+}
+
+/// It is there before anything is changed.
+#[tokio::test]
+async fn the_form_of_the_group_default_is_checked_and_not_saved_over_the_change_of_another() {
+    let lab = Lab::start().await;
+    let definitions = lab.running.service().definitions();
+    let mut browser = Browser::at(&lab.running);
+    let revision = browser.get("/console/groups/default/edit").await.hidden("expected_revision");
+    let form = [("name", "default"), ("ru_per_sec", "5"), ("expected_revision", revision.as_str())];
+    let page = browser.post("/console/check", &form).await;
+    let said = format!("tidegate group alter default --rate 5 --expect-revision {revision}");
+    assert!(page.status == 200 && page.text.contains(&said), "{page:?}");
+    let typed = [("name", "default"), ("ru_per_sec", "5"), ("expected_revision", "0")];
+    let page = browser.post("/console/check", &typed).await;
+    assert!(page.text.contains("is there already"), "{page:?}");
+    let mask = ["ru_per_sec".to_owned()];
+    definitions.alter_group(&actor(), &group("default", "7"), &mask, 0).unwrap();
+    let page = browser.post("/console/groups/default/edit", &form).await;
+    assert!(page.status == 409 && page.text.contains("nothing was saved"), "{page:?}");
+    assert_eq!(definitions.group("default").unwrap().group.ru_per_sec, "7");
+    lab.running.shutdown().await.unwrap();
+}
+
+/// A minute of more use than the new limit allows is a minute that would have been another one.
+#[tokio::test]
+async fn who_lowers_a_limit_is_told_in_how_many_minutes_more_was_used() {
+    const MINUTE_US: u64 = 60_000_000;
+    let folder = tempfile::tempdir().unwrap();
+    let us = Arc::new(AtomicU64::new(100 * MINUTE_US));
+    let (store, clock) = (Arc::new(MemoryStore::default()), Clock::driven(Arc::clone(&us)));
+    let running = Controller::start_at(config(&folder), store, clock).await.unwrap();
+    let service = running.service();
+    let session = service.leasing().hello("node", 1, "test").unwrap();
+    // 600 RU within one minute, 6000 within the next, and 3000 within the last.
+    for (seq, sum) in (1..).zip([600, 6_600, 9_600]) {
+        tell(service, &session, seq, 1, sum);
+        service.upkeep().flush().unwrap();
+        us.fetch_add(MINUTE_US, Ordering::Relaxed);
+    }
+    let mut browser = Browser::at(&running);
+    browser.get("/console/groups/new").await;
+    let revision = service.definitions().group("default").unwrap().group.revision.to_string();
+    for (rate, above) in [("9", 3), ("10", 2), ("50", 1), ("100", 0)] {
+        let form = [("name", "default"), ("ru_per_sec", rate), ("expected_revision", revision.as_str())];
+        let page = browser.post("/console/check", &form).await;
+        let said = format!("In <b>{above}</b> of the last 3 minutes with use");
+        assert!(page.text.contains(&said), "{rate}: {page:?}");
+    }
+    // What is not lowered is not compared.
+    let mask = ["ru_per_sec".to_owned()];
+    let limited = service.definitions().alter_group(&actor(), &group("default", "5"), &mask, 0).unwrap();
+    let revision = limited.group.revision.to_string();
+    for rate in ["5", "9", "unlimited"] {
+        let form = [("name", "default"), ("ru_per_sec", rate), ("expected_revision", revision.as_str())];
+        let page = browser.post("/console/check", &form).await;
+        assert!(page.status == 200 && !page.text.contains("minutes with use"), "{rate}: {page:?}");
+    }
+    running.shutdown().await.unwrap();
 }
