@@ -295,12 +295,9 @@ impl State {
         if let Some(longest) = puts().map(|(_, definition)| definition.ttl).max() {
             batch.push(put_number(META_LONGEST_TTL, self.leasing.longest_of_all().max(longest).0));
         }
-        let watches = edits.iter().filter_map(|edit| match edit {
-            Edit::PutWatch(watch) => Some(watch.id.saturating_add(1)),
-            _ => None,
-        });
-        if let Some(next) = watches.max() {
-            batch.push(put_number(META_NEXT_WATCH, self.convictions.watches().next_id().max(next)));
+        if edits.iter().any(|edit| matches!(edit, Edit::PutWatch(_))) {
+            // Who plans a new watch has reserved its id.
+            batch.push(put_number(META_NEXT_WATCH, self.convictions.watches().next_id()));
         }
         batch
     }

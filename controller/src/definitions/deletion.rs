@@ -75,7 +75,7 @@ pub(crate) struct Users {
     pub(crate) switching: BTreeSet<GroupId>,
     /// Groups that demote to it.
     pub(crate) demoting: BTreeSet<GroupId>,
-    /// Watches of other groups that switch to it themselves.
+    /// Watches that switch to it themselves; none is of it, since no watch switches to its own group.
     pub(crate) watches: Vec<Arc<Watch>>,
 }
 
@@ -150,7 +150,7 @@ impl State {
     }
 
     fn users(&self, id: GroupId, name: &GroupName) -> Users {
-        let switches = |watch: &&Arc<Watch>| watch.switch_group() == Some(name) && watch.group != *name;
+        let switches = |watch: &&Arc<Watch>| watch.switch_group() == Some(name);
         Users {
             principals: self.definitions.bindings.of_group(name).cloned().collect(),
             children: self.definitions.catalog.children(id).collect(),

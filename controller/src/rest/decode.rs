@@ -87,9 +87,7 @@ fn invalid(field: &str, said: &str, value: Option<&Value>) -> AdminError {
     if said.contains("was not `true` or `false`") {
         return AdminError::invalid(field, "is neither true nor false; write one of them");
     }
-    let expected = said
-        .rsplit_once("expected ")
-        .map(|(_, expected)| expected.split(" at line").next().unwrap_or_default());
+    let expected = said.rsplit_once("expected ").map(|(_, expected)| expected);
     match (expected, value) {
         (Some("a string"), Some(value)) => {
             AdminError::invalid(field, format!("{}; write a text in quotes", kind(value)))

@@ -60,7 +60,6 @@ impl Draft<'_> {
             let unnamed = self.all_watches().filter(|watch| {
                 watch.is_manual()
                     && !named.watches.contains(&watch.id)
-                    && !self.watches.contains_key(&watch.id)
                     && !named.statements.contains(&statement(watch))
                     && self.covers(&scope, &watch.group)
             });
