@@ -205,10 +205,14 @@ pub(crate) fn reset_statements_reply(removed: usize) -> v1::ResetStatementsReply
 
 #[cfg(test)]
 mod tests {
-    use tidegate_core::view::GroupView;
+    use tidegate_core::group::ClientId;
+    use tidegate_core::quota::Unit;
+    use tidegate_core::units::{Rate, Span, Time};
+    use tidegate_core::view::{GroupView, LeaseView};
 
     use super::*;
     use crate::error::{ErrorKind, Fault};
+    use crate::leasing::clients::NodeStats;
 
     /// What nodes owe is not what is left.
     #[test]
@@ -227,12 +231,169 @@ mod tests {
         }
     }
 
+    /// Each figure is another one, so that none can stand for another.
+    #[test]
+    fn nodes_and_leases_are_told_with_all_their_figures() {
+        let node = NodeStats { process_cpu_ns: 4, metered_cpu_ns: 5, resident_bytes: 6 };
+        let row = ClientRow {
+            name: "node".to_owned(),
+            incarnation: 1,
+            agent: "agent/1".to_owned(),
+            connected: true,
+            silent: Span(2),
+            leases: 3,
+            messages: 7,
+            node,
+        };
+        let told = v1::ClientInfo {
+            client: "node".to_owned(),
+            incarnation: 1,
+            agent: "agent/1".to_owned(),
+            connected: true,
+            silent_us: 2,
+            leases: 3,
+            messages: 7,
+            node: Some(v1::NodeStats { process_cpu_ns: 4, metered_cpu_ns: 5, resident_bytes: 6 }),
+        };
+        for truncated in [false, true] {
+            let reply = clients_reply((vec![row.clone()], truncated));
+            assert_eq!(reply, v1::ListClientsReply { clients: vec![told.clone()], truncated });
+        }
+        let lease = LeaseView {
+            client: ClientId(9),
+            rate: Rate::whole(1),
+            committed: Rate::whole(2),
+            cap: Ru::whole(3),
+            lump: Ru::whole(4),
+            demand: Rate::whole(5),
+            backlog: Ru::whole(6),
+            debt: Ru::whole(7),
+            waiting: 8,
+            unlimited: false,
+            expires: Time(99),
+        };
+        let (group, client) = (GroupName::default_group(), ("node".to_owned(), 1));
+        let row = LeaseRow { group, client, lease, expires_in: Span(10) };
+        let text = |number: i64| rate_text(Rate::whole(number));
+        let told = v1::LeaseInfo {
+            group: "default".to_owned(),
+            client: "node".to_owned(),
+            incarnation: 1,
+            rate: text(1),
+            committed: text(2),
+            cap: "3".to_owned(),
+            lump: "4".to_owned(),
+            demand: text(5),
+            backlog: "6".to_owned(),
+            debt: "7".to_owned(),
+            waiting: 8,
+            expires_in_us: 10,
+        };
+        assert_eq!(super::lease(row.clone()), told);
+        let (rate, committed) = ("unlimited".to_owned(), "unlimited".to_owned());
+        let unlimited = LeaseRow { lease: LeaseView { unlimited: true, ..row.lease }, ..row };
+        assert_eq!(super::lease(unlimited), v1::LeaseInfo { rate, committed, ..told });
+    }
+
+    #[test]
+    fn a_group_is_told_with_all_its_figures() {
+        let quota = QuotaView {
+            amount: Ru::whole(11),
+            used: Ru::whole(12),
+            unused: Ru::whole(13),
+            lost: Ru::whole(14),
+            left: Ru::whole(15),
+            resets_in: Span(16),
+            unit: Unit::Requests,
+            rolls: true,
+            ..QuotaView::default()
+        };
+        let row = GroupRow {
+            group: GroupName::default_group(),
+            view: GroupView {
+                committed: Rate::whole(1),
+                pool: Ru::whole(2),
+                demand: Rate::whole(3),
+                leases: 4,
+                ..GroupView::default()
+            },
+            waiting: Default::default(),
+            bound: Some(Rate::whole(5)),
+            quota: Some(quota),
+            waits: None,
+            warmth: Some(WarmthView { rate: Rate::whole(6), warmth: 700 }),
+        };
+        let text = |number: i64| rate_text(Rate::whole(number));
+        let told = v1::GroupState {
+            group: "default".to_owned(),
+            committed: text(1),
+            pool: "2".to_owned(),
+            demand: text(3),
+            leases: 4,
+            bound_rate: text(5),
+            quota: Some(v1::QuotaState {
+                amount: "11".to_owned(),
+                used: "12".to_owned(),
+                unused: "13".to_owned(),
+                lost: "14".to_owned(),
+                left: "15".to_owned(),
+                resets_in_us: 16,
+                unit: "requests".to_owned(),
+                rolls: true,
+            }),
+            waits: None,
+            warmth: Some(v1::Warmth { rate: text(6), warm_ppm: 700_000 }),
+        };
+        for truncated in [false, true] {
+            let reply = leases_reply(LeaseTable { leases: vec![], groups: vec![row.clone()], truncated });
+            let groups = vec![told.clone()];
+            assert_eq!(reply, v1::ListLeasesReply { leases: vec![], groups, truncated });
+        }
+    }
+
+    #[test]
+    fn the_controller_and_what_was_deleted_are_told_whole() {
+        let warnings = vec!["w".to_owned()];
+        let status = Status {
+            epoch: 1,
+            revision: 2,
+            uptime: Span(3),
+            recovery: Span(4),
+            capacity: Some(Rate::whole(5)),
+            groups: 6,
+            bindings: 7,
+            clients: 8,
+            warnings: warnings.clone(),
+        };
+        let told = v1::StatusReply {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            epoch: 1,
+            revision: 2,
+            uptime_us: 3,
+            recovery_us: 4,
+            capacity: rate_text(Rate::whole(5)),
+            groups: 6,
+            bindings: 7,
+            clients: 8,
+            warnings: warnings.clone(),
+        };
+        assert_eq!(super::status(status), told);
+        let moved = vec!["m".to_owned()];
+        for existed in [false, true] {
+            let (moved, warnings) = (moved.clone(), warnings.clone());
+            let gone = Deleted { moved: moved.clone(), moved_count: 9, warnings: warnings.clone(), existed };
+            let told = v1::DeleteGroupReply { moved, moved_count: 9, warnings, deleted: existed };
+            assert_eq!(deleted(gone), told);
+        }
+    }
+
     #[test]
     fn a_dry_run_says_how_many_faults_there_are_beyond_those_it_lists() {
         let (field, kind, message) = ("steps[0]".to_owned(), ErrorKind::Invalid, "m".to_owned());
         let faults = vec![Fault { field, kind, message }];
-        let (outcomes, warnings) = (Vec::new(), Vec::new());
+        let (outcomes, warnings) = (Vec::new(), vec!["w".to_owned()]);
         let reply = apply_reply(Applied { outcomes, revision: 7, warnings, faults, fault_count: 1_500 });
         assert_eq!((reply.faults.len(), reply.fault_count, reply.revision), (1, 1_500, 7));
+        assert_eq!((reply.faults[0].code.as_str(), reply.warnings), ("invalid", vec!["w".to_owned()]));
     }
 }

@@ -113,8 +113,14 @@ mod tests {
             assert!(error.contains("group name") && error.len() < 300, "{error}");
         }
         for text in ["", " ", "a b", "a/b", "ö", "a%", long.as_str()] {
-            assert!(principal_part("user", text).is_err(), "{text}");
-            assert!(client_id(text).is_err(), "{text}");
+            for (refused, what) in [
+                (principal_part("user", text), "user"),
+                (client_id(text), "client id"),
+                (controller_name(text), "name of a controller"),
+            ] {
+                let error = refused.unwrap_err().to_string();
+                assert!(error.contains(&format!("is not a {what}")) && error.len() < 300, "{error}");
+            }
         }
         assert!(client_id("a@b").is_err());
     }

@@ -124,12 +124,17 @@ fn is_url(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::{Config, FENCE_OF_A_CLUSTER};
+    use super::MAX_PREFIX;
 
     const LEAST: &str = "etcd_endpoints = [\"http://127.0.0.1:2379\"]\ncluster_name = \"north\"\n";
 
     fn refused(text: &str) -> String {
         let errors = Config::parse(text).unwrap_err();
         errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    }
+
+    fn prefix_of(bytes: usize) -> String {
+        format!("cluster_prefix = \"{}/\"", "x".repeat(bytes - 1))
     }
 
     #[test]
@@ -167,6 +172,11 @@ mod tests {
             ),
             (&format!("{LEAST}cluster_prefix = \"rates\""), "cluster_prefix: is no prefix"),
             (&format!("{LEAST}cluster_prefix = \"\""), "cluster_prefix: is empty"),
+            (&format!("{LEAST}cluster_prefix = \"ra\\u0007tes/\""), "cluster_prefix: is no prefix"),
+            (
+                &format!("{LEAST}{}", prefix_of(MAX_PREFIX + 1)),
+                "cluster_prefix: is no prefix; write 1 to 128",
+            ),
             (&format!("{LEAST}cluster_address = \"c1.example\""), "cluster_address: is no address"),
             (&format!("{LEAST}etcd_ca = \"ca\""), "etcd_ca: has no effect without TLS"),
             (
@@ -181,6 +191,8 @@ mod tests {
             let refused = refused(text);
             assert!(refused.contains(said), "{text}: {refused}");
         }
+        let longest = Config::parse(&format!("{LEAST}{}", prefix_of(MAX_PREFIX))).unwrap();
+        assert_eq!(longest.cluster.unwrap().prefix.len(), MAX_PREFIX);
         for endpoints in ["\"http://127.0.0.1:2379\"", "[5]"] {
             let refused =
                 refused(&format!("etcd_endpoints = {endpoints}\ncluster_name = \"a\"\netcd_user = \"b\""));

@@ -254,6 +254,25 @@ mod tests {
             assert!(refused.starts_with(&format!("provider: rule 1: {said}")), "{refused}");
         }
         assert!(read(&[REQUIRED, HEAD, &ROLE.repeat(1_024)]).is_ok());
+        // Each range has its ends.
+        for (line, is_read) in [
+            ("clock_skew = \"5m\"", true),
+            ("clock_skew = \"300000001us\"", false),
+            ("keys_kept = \"60s\"", true),
+            ("keys_kept = \"59999999us\"", false),
+            ("keys_kept = \"720h\"", true),
+            ("keys_kept = \"2592000000001us\"", false),
+        ] {
+            assert_eq!(with(line).is_ok(), is_read, "{line}: {:?}", with(line).err());
+        }
+        for (bytes, is_read) in [(2_048, true), (2_049, false)] {
+            let long = "x".repeat(bytes);
+            let of = |part: &str| read(&[REQUIRED, &HEAD.replace(part, &long), "jwks_file = \"k\"\n", ROLE]);
+            assert_eq!(of("https://dex.example").is_ok(), is_read, "{:?}", of("https://dex.example").err());
+            assert_eq!(of("tidegate").is_ok(), is_read, "{:?}", of("tidegate").err());
+        }
+        let audiences = format!("[{}]", vec!["\"a\""; 16].join(", "));
+        assert!(read(&[REQUIRED, &HEAD.replace("\"tidegate\"", &audiences), ROLE]).is_ok());
         let http = HEAD.replace("https", "http");
         assert!(read(&[REQUIRED, &http, ROLE]).unwrap_err().contains("issuer: "));
         assert!(

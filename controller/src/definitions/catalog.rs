@@ -448,6 +448,16 @@ mod tests {
         catalog
     }
 
+    #[test]
+    fn where_no_number_is_left_there_is_no_room_for_a_group() {
+        let mut catalog = with(&[("web", "", "5")], None);
+        catalog.begin(None, u32::MAX - 1);
+        assert_eq!(catalog.next_id().unwrap(), GroupId(u32::MAX - 1));
+        catalog.put(GroupId(u32::MAX - 1), definition("last", "", "5"));
+        let refused = catalog.next_id().unwrap_err();
+        assert_eq!((refused.code(), refused.to_string().contains("groups")), ("full", true), "{refused}");
+    }
+
     fn id(catalog: &Catalog, name: &str) -> GroupId {
         catalog.id(&GroupName::parse(name).unwrap()).unwrap()
     }

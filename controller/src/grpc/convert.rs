@@ -416,6 +416,42 @@ mod tests {
         assert!(consumption_in(&total).unwrap_err().starts_with("write_micro_ru: -1"));
     }
 
+    #[test]
+    fn requests_are_counted_up_to_the_most_that_can_be_charged() {
+        let most = u64::try_from(Ru::MAX.0 / Unit::REQUEST.0).unwrap();
+        let of = |used, ceiling| v1::RequestSpending { window: 7, used, ceiling, offered_rate: 3 };
+        let whole = |requests: u64| Ru::whole(i64::try_from(requests).unwrap());
+        for (used, ceiling) in [(0, 0), (1, 2), (most - 1, most)] {
+            let read = requests(&of(used, ceiling)).unwrap();
+            let (used, ceiling) = (whole(used), whole(ceiling));
+            let (unit, offered) = (Unit::Requests, Rate(3));
+            assert_eq!(read, Spending { window: 7, used, ceiling, unit, offered, running: Ru::ZERO });
+        }
+        for (used, ceiling, field) in [(most + 1, 0, "requests.used"), (0, u64::MAX, "requests.ceiling")] {
+            let refused = requests(&of(used, ceiling)).unwrap_err();
+            assert!(refused.starts_with(field) && refused.ends_with(&format!("0 to {most}")), "{refused}");
+        }
+    }
+
+    #[test]
+    fn each_resource_that_was_used_is_read_and_told_as_itself() {
+        let told = v1::Usage {
+            cpu_ns: 1,
+            read_requests: 2,
+            read_batches: 3,
+            read_bytes: 4,
+            write_requests: 5,
+            write_batches: 6,
+            write_bytes: 7,
+            net_in_bytes: 8,
+            net_out_bytes: 9,
+            cross_zone_bytes: 10,
+        };
+        let read = usage_in(told);
+        assert_eq!(read.to_array(), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+        assert_eq!(usage_out(&read), told);
+    }
+
     /// A report of 1000 us of waiting with these waits, as it is decoded.
     fn decoded(waited: Vec<v1::Waited>) -> ReportIn {
         let total = Some(v1::Consumption { waited_us: 1_000, ..Default::default() });

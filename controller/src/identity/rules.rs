@@ -247,6 +247,9 @@ mod tests {
         for (names, said) in [
             (&["DNS:web.example", "URI:spiffe://prod/ns/x/sa/y"][..], "san = \"spiffe://prod/ns/x/sa/y\""),
             (&["IP:10.0.0.1", "DNS:web.example"], "san = \"dns:web.example\""),
+            // No rule can have an address.
+            (&["URI:https://web.example/a", "DNS:web.example"], "san = \"dns:web.example\""),
+            (&["URI:https://web.example/a"], "san = \"spiffe://…\""),
             (&[], "it has no name that a rule can have"),
             (&["URI:spiffe://tidegate.example/admin/a"], "san = \"spiffe://tidegate.example/admin/a\""),
             (&["DNS:spiffe://tidegate/admin/a"], "no rule names this certificate"),
@@ -255,7 +258,9 @@ mod tests {
             assert!(refused.contains(said), "{refused}");
         }
         let two = sans(&["URI:spiffe://tidegate/node/a", "URI:spiffe://tidegate/admin/a"]);
-        assert!(matches!(rules.identify(&two), Err(Unproven::Ambiguous { .. })));
+        let refused = rules.identify(&two).unwrap_err();
+        assert!(matches!(refused, Unproven::Ambiguous { .. }), "{refused}");
+        assert!(refused.to_string().contains("san = \"spiffe://tidegate/node/a\""), "{refused}");
         let twice = sans(&["URI:spiffe://tidegate/node/a", "URI:spiffe://tidegate/node/a"]);
         assert_eq!(rules.identify(&twice).unwrap().name, "a");
     }
@@ -276,6 +281,9 @@ mod tests {
         let ann = rules.identify(&sans(&["URI:spiffe://tidegate/operator/ann"])).unwrap();
         assert_eq!(ann.role, Role::Admin);
         assert!(rules.identify(&sans(&["URI:spiffe://prod/ns/x/sa/Y"])).is_err());
+        // As a configuration says them.
+        let said: Vec<_> = rules.iter().map(Rule::san).collect();
+        assert_eq!(said, ["spiffe://prod/ns/x/sa/y", "dns:web.example", "spiffe://tidegate/operator/ann"]);
     }
 
     #[test]

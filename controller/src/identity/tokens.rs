@@ -383,6 +383,8 @@ mod tests {
         for (ttl_us, ms) in [(1, 1), (999, 1), (1_000, 1), (1_001, 2)] {
             let mut tokens = Tokens::default();
             let (_, secret) = make(&mut tokens, 1_000, &wish("ann", "viewer", ttl_us));
+            let token = again(&tokens).after(0).next().unwrap().message();
+            assert_eq!((token.created_unix_ms, token.expires_unix_ms), (1_000, 1_000 + ms), "{ttl_us} us");
             let is_known = |at| tokens.identify(at, secret.reveal()).is_some();
             assert_eq!((is_known(999 + ms), is_known(1_000 + ms)), (true, false), "{ttl_us} us");
         }

@@ -158,7 +158,21 @@ fn is_page(next: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use axum::body::Body;
+    use axum::http;
+    use tidegate_listener::Failures;
+    use tokio::sync::watch as flag;
+    use tokio::time::Instant;
+    use tower::ServiceExt as _;
+
     use super::*;
+    use crate::clock::Clock;
+    use crate::config::Access;
+    use crate::identity::guard::Guard;
+    use crate::service::{Service, ServiceConfig};
+    use crate::store::RedbStore;
 
     fn headers(of: &[(&'static str, &'static str)]) -> HeaderMap {
         of.iter().map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_static(value))).collect()
@@ -178,6 +192,48 @@ mod tests {
         }
         assert!(refuses(Method::POST, &[("origin", "https://b"), ("host", "a:7421")]));
         assert!(refuses(Method::POST, &[("origin", "null"), ("host", "a:7421")]));
+    }
+
+    /// Else the console would be the way to try tokens by.
+    #[tokio::test(start_paused = true)]
+    async fn who_shows_tokens_that_are_none_hears_of_it_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Arc::new(RedbStore::open(&folder.path().join("store")).unwrap());
+        let service = Arc::new(Service::load(store, ServiceConfig::default(), Clock::start()).unwrap());
+        let guard = Guard::new(Access::default(), Arc::clone(&service), Arc::new(Failures::default()));
+        let web = Web::new(service, Some(Arc::clone(&guard)), false, flag::channel(false).1);
+        let console = crate::web::router(&web);
+        let peer = |text: &str| text.parse::<SocketAddr>().unwrap();
+        for (beside, from, is_login) in [
+            (peer("192.0.2.1:1"), peer("192.0.2.2:1"), false),
+            (peer("192.0.2.3:1"), peer("192.0.2.4:1"), true),
+        ] {
+            let mut latest = Duration::ZERO;
+            for _ in 0..30 {
+                let usual = guard.log_in("tdg_1.0", beside).unwrap_err().later;
+                let begun = Instant::now();
+                let request = if is_login {
+                    let form = http::Request::post("/console/login")
+                        .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+                    form.body(Body::from("token=tdg_1.0"))
+                } else {
+                    let page = http::Request::get("/console");
+                    page.header(header::AUTHORIZATION, "Bearer tdg_1.0").body(Body::empty())
+                };
+                let mut request = request.unwrap();
+                *request.extensions_mut() = guard.greeting()(None, from);
+                request.extensions_mut().insert(ConnectInfo(from));
+                let answer = console.clone().oneshot(request).await.unwrap();
+                assert!([303, 401].contains(&answer.status().as_u16()), "{answer:?}");
+                // A wait ends at the next millisecond.
+                latest = begun.elapsed();
+                assert!(
+                    (usual..usual + Duration::from_millis(3)).contains(&latest),
+                    "{latest:?} for {usual:?}"
+                );
+            }
+            assert!(latest > Duration::from_millis(100), "{latest:?}");
+        }
     }
 
     #[test]

@@ -185,6 +185,18 @@ mod tests {
             ("5s", "3", "")
         );
         assert_eq!(definition(&group(), &typed), Ok(group()), "the rule, too, which the form does not have");
+        let open = fields().iter().filter(|field| field.takes.open().is_some());
+        for Field { name, takes, .. } in open {
+            // The word that is shown for an open field opens one again that said something.
+            let word = takes.open().unwrap();
+            let mut of = stored(&group());
+            of.insert((*name).to_owned(), Value::from("7"));
+            let set: v1::Group = serde_json::from_value(Value::Object(of)).unwrap();
+            let typed = Values::from([((*name).to_owned(), format!(" {word} "))]);
+            let after = stored(&definition(&set, &typed).unwrap());
+            assert_eq!(after[*name], Value::from(word), "{name}");
+            assert_eq!(definition(&group(), &typed), Ok(group()), "{name}: it was open");
+        }
         assert!(inputs().iter().all(|input| input.name != "query_limit"));
         assert_eq!(inputs().len() + 1, fields().len());
     }

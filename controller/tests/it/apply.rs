@@ -190,6 +190,8 @@ async fn a_dry_run_and_a_plan_for_an_older_revision_change_nothing() {
     lab.group("other", "1").await;
     let error = try_apply(&lab, seen).unwrap_err();
     assert_eq!((error.code(), tree(&lab).contains_key("web")), ("revision", false));
+    let (then, now) = (plan.revision, lab.running.service().status().revision);
+    assert!(error.to_string().contains(&format!("are at revision {now}, not {then}")), "{error}");
     let plan =
         try_apply(&lab, ApplyRequest { steps: steps(), dry_run: true, ..ApplyRequest::default() }).unwrap();
     let seen = ApplyRequest { steps: steps(), expected_revision: plan.revision, ..ApplyRequest::default() };

@@ -101,7 +101,7 @@ fn as_many_cost_tables_are_kept_as_there_may_be_and_those_can_be_used() {
         put(version).unwrap();
     }
     let error = put(MAX_COST_TABLES).unwrap_err();
-    assert!(error.code() == "full" && error.to_string().contains("256"), "{error}");
+    assert!(error.code() == "full" && error.to_string().contains("limit of 256 cost tables"), "{error}");
     put(1).unwrap();
     let stage = stage.start();
     assert_eq!(stage.service.definitions().cost_tables().shadow().unwrap().to_string(), "mine version 1");

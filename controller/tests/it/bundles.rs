@@ -128,6 +128,34 @@ fn leases_of_a_group_at_the_top_that_is_gone_are_remembered_over_changes_of_othe
     assert!(stage.crash().service.status().recovery.0 > 30_000_000);
 }
 
+#[test]
+fn leases_of_the_longest_of_several_groups_that_one_change_made_are_remembered() {
+    for lengths in [[60, 5], [5, 60]] {
+        let stage = Stage::new();
+        stage.apply(vec![lasting("a", "", lengths[0]), lasting("b", "", lengths[1])]);
+        // Nothing else says then how long they were.
+        stage.apply(vec![gone("a"), gone("b")]);
+        assert!(stage.crash().service.status().recovery.0 > 30_000_000, "{lengths:?}");
+    }
+}
+
+#[test]
+fn groups_that_a_change_deletes_are_spoken_of_where_it_deletes_some() {
+    let stage = Stage::new();
+    stage.apply(vec![below("old", "", "5")]);
+    let refused = |steps| {
+        let wish = ApplyRequest { steps, ..ApplyRequest::default() };
+        stage.service.definitions().apply(&actor(), &wish).unwrap_err().to_string()
+    };
+    for (steps, is_said) in
+        [(vec![below("web", "nowhere", "5")], false), (vec![below("web", "nowhere", "5"), gone("old")], true)]
+    {
+        let error = refused(steps);
+        assert!(error.contains("group nowhere does not exist"), "{error}");
+        assert_eq!(error.contains("groups that this change deletes count"), is_said, "{error}");
+    }
+}
+
 fn watch(statement: u64, action: &str, to: &str) -> v1::Watch {
     v1::Watch {
         group: "default".into(),

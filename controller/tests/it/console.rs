@@ -178,7 +178,12 @@ async fn a_login_opens_the_console_alone_and_ends_with_the_token() {
     assert!(!cookie.contains(&secret));
     let page = browser.get("/console/groups").await;
     assert!(page.status == 200 && page.text.contains("of-operator (operator)"), "{page:?}");
-    for (name, value) in [("cache-control", "no-store"), ("x-content-type-options", "nosniff")] {
+    for (name, value) in [
+        ("cache-control", "no-store"),
+        ("x-content-type-options", "nosniff"),
+        // What was looked for stands in addresses.
+        ("referrer-policy", "same-origin"),
+    ] {
         assert_eq!(page.header(name), Some(value));
     }
     assert!(page.header("content-security-policy").unwrap().starts_with("default-src 'none'"));

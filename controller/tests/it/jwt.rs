@@ -331,6 +331,7 @@ fn what_is_no_jwt_of_the_provider_is_refused_by_its_fault() {
             es(&with("iss", json!("https://evil.example"))),
             "of the issuer \"https://evil.example\", and the controller trusts",
         ),
+        (es(&with("iss", json!("https://evil.example"))), &format!("and the controller trusts {ISSUER:?}")),
         (es(&with("iss", json!([ISSUER]))), "names no issuer"),
         (es(&with("aud", json!("other"))), "the JWT is for \"other\", and the controller is \"tidegate\""),
         (es(&with("aud", json!(["other", "Tidegate"]))), "the JWT is for"),

@@ -9,6 +9,8 @@ mod answers;
 #[cfg(test)]
 mod apply;
 #[cfg(test)]
+mod audited;
+#[cfg(test)]
 mod backup;
 #[cfg(test)]
 mod bookkeeping;

@@ -8,7 +8,7 @@ use tidegate_controller::audit::Actor;
 use tidegate_controller::clock::Clock;
 use tidegate_controller::config::{Access, Authentication, Config};
 use tidegate_controller::store::Store;
-
+use tidegate_proto::v1;
 use tokio::time::timeout;
 
 use crate::certificates::channel_to;
@@ -75,6 +75,7 @@ async fn the_log_of_a_group_as_csv_has_its_changes_alone() {
     lab.group("web", "1").await;
     lab.group("other", "1").await;
     let page = Browser::at(&lab.running).get("/console/audit?group=web&as=csv").await;
+    assert_eq!(page.header("content-type"), Some("text/csv; charset=utf-8"));
     assert!(page.text.contains("web") && !page.text.contains("other"), "{page:?}");
     lab.running.shutdown().await.unwrap();
 }
@@ -205,6 +206,78 @@ async fn a_group_that_cannot_go_stays_with_the_form_and_one_that_is_gone_is_not_
     for target in ["", "default"] {
         let gone = browser.post(path, &to(target)).await;
         assert!(gone.status == 404 && gone.text.contains("web"), "{gone:?}");
+    }
+    lab.running.shutdown().await.unwrap();
+}
+
+/// A controller to which three statements were reported.
+async fn with_statements() -> Lab {
+    let lab = Lab::start().await;
+    let row = |fingerprint: &str, calls, ru: i64, errors| v1::StatementRow {
+        group: "default".to_owned(),
+        fingerprint: format!("00000000000000{fingerprint}"),
+        kind: "select".to_owned(),
+        template: format!("select {fingerprint}"),
+        calls,
+        errors,
+        cpu_micro_ru: ru * 1_000_000,
+        max_micro_ru: 1_000_000,
+        first_unix_ms: 1,
+        last_unix_ms: 2,
+        ..v1::StatementRow::default()
+    };
+    let rows = vec![row("aa", 9, 9, 0), row("bb", 20, 5, 1), row("cc", 1, 3, 2)];
+    let report =
+        v1::ReportStatementsRequest { gateway: "gw".into(), incarnation: 1, seq: 1, rows, evicted: 0 };
+    lab.statements().await.report_statements(report).await.unwrap();
+    lab
+}
+
+#[tokio::test]
+async fn statements_stand_in_the_order_that_was_chosen() {
+    let lab = with_statements().await;
+    let mut browser = Browser::at(&lab.running);
+    for (order, first) in
+        [("", "aa"), ("ru", "aa"), ("calls", "bb"), ("errors", "cc"), ("average_ru", "cc"), ("drop", "aa")]
+    {
+        let page = browser.get(&format!("/console/statements?sort={order}")).await;
+        let at = |fingerprint: &str| page.text.find(&format!("select {fingerprint}")).unwrap();
+        let others = ["aa", "bb", "cc"].into_iter().filter(|other| *other != first);
+        assert!(others.map(at).all(|other| at(first) < other), "{order}: {page:?}");
+    }
+    lab.running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_page_of_a_statement_has_its_watch_and_its_verdicts_and_none_of_others() {
+    let lab = with_statements().await;
+    let watch = v1::Watch {
+        group: "default".into(),
+        r#match: "similar".into(),
+        digest: "00000000000000bb".into(),
+        action: "kill".into(),
+        ..v1::Watch::default()
+    };
+    lab.running.service().statements().add_watch(&Actor::new(None, "test"), &watch).unwrap();
+    let conviction = v1::ConvictRequest {
+        gateway: "gw".into(),
+        group: "default".into(),
+        r#match: "watch".into(),
+        action: "kill".into(),
+        fingerprint: "00000000000000bb".into(),
+        ..v1::ConvictRequest::default()
+    };
+    lab.running.service().statements().convict(&conviction).unwrap();
+    let mut browser = Browser::at(&lab.running);
+    for (statement, is_watched) in [("aa", false), ("bb", true)] {
+        let page = browser.get(&format!("/console/statements/default/00000000000000{statement}")).await;
+        for (said, is_said) in [
+            ("On the watch list as <code>similar</code> until it is removed.", is_watched),
+            ("It never broke a rule.", !is_watched),
+            ("Watch it", !is_watched),
+        ] {
+            assert_eq!(page.text.contains(said), is_said, "{statement}, {said}: {page:?}");
+        }
     }
     lab.running.shutdown().await.unwrap();
 }

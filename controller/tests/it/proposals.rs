@@ -251,6 +251,19 @@ async fn grpc_and_rest_answer_alike_and_name_what_is_wrong() {
         "{audit}"
     );
     assert_eq!(of(0, "change"), of(1, "change"), "{audit}");
+    // Another one is listed, and withdrawn once.
+    assert_eq!(lab.http("PUT", path, Some(r#"{"burst": "70"}"#)).await.0, 200);
+    let mut admin = lab.admin().await;
+    let listed = admin.list_proposals(v1::ListProposalsRequest {}).await.unwrap().into_inner();
+    let (_, body) = lab.http("GET", "/v1/proposals", None).await;
+    assert_eq!(body, serde_json::to_value(&listed).unwrap());
+    assert_eq!(listed.proposals[0].group.as_ref().unwrap().burst, "70");
+    for deleted in [true, false] {
+        let request = v1::DeleteProposalRequest { group: "web".into() };
+        let reply = admin.delete_proposal(request).await.unwrap().into_inner();
+        assert_eq!(reply, v1::DeleteProposalReply { deleted });
+        assert_eq!(lab.http("DELETE", path, None).await, (200, json!({"deleted": false})));
+    }
     let request = v1::ApplyProposalRequest { group: "web".into(), expected_id: 0 };
     let nothing = lab.admin().await.apply_proposal(request).await.unwrap_err();
     assert!(nothing.message().contains("nothing is proposed for group web"), "{nothing}");

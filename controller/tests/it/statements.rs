@@ -1,5 +1,6 @@
 //! Costs of statements, over several gateways.
 
+use serde_json::json;
 use tidegate_proto::v1;
 use tonic::Code;
 
@@ -33,6 +34,64 @@ async fn list_last(lab: &Lab, group: &str, order: &str, limit: u32, last: &str) 
     let request =
         v1::ListStatementsRequest { group: group.into(), order: order.into(), limit, last: last.into() };
     lab.statements().await.list_statements(request).await.unwrap().into_inner()
+}
+
+/// Each figure is another one, so that none can stand for another.
+#[tokio::test]
+async fn a_statement_is_told_with_all_its_figures_over_grpc_and_rest() {
+    let lab = Lab::start().await;
+    let usage = v1::Usage {
+        cpu_ns: 21,
+        read_requests: 22,
+        read_batches: 23,
+        read_bytes: 24,
+        write_requests: 25,
+        write_batches: 26,
+        write_bytes: 27,
+        net_in_bytes: 28,
+        net_out_bytes: 29,
+        cross_zone_bytes: 30,
+    };
+    let told = v1::StatementRow {
+        group: "default".into(),
+        fingerprint: "00000000000000ab".into(),
+        kind: "update".into(),
+        template: "UPDATE t SET a = ?".into(),
+        calls: 2,
+        cpu_micro_ru: 2_000_000,
+        read_micro_ru: 4_000_000,
+        write_micro_ru: 6_000_000,
+        network_micro_ru: 8_000_000,
+        max_micro_ru: 15_000_000,
+        usage: Some(usage),
+        rows: 9,
+        elapsed_us: 10,
+        waited_us: 11,
+        errors: 12,
+        throttled: 13,
+        estimated: 1,
+        first_unix_ms: 16,
+        last_unix_ms: 17,
+    };
+    lab.statements().await.report_statements(report("gw", 1, vec![told.clone()])).await.unwrap();
+    let listed = list(&lab, "", "", 0).await;
+    assert_eq!(listed.rows, [told]);
+    let (status, body) = lab.http("GET", "/v1/statements", None).await;
+    let since = listed.since_unix_ms;
+    let row = json!({
+        "group": "default", "fingerprint": "00000000000000ab", "kind": "update", "template": "UPDATE t SET a = ?",
+        "calls": 2, "ru": "20", "cpu_ru": "2", "read_ru": "4", "write_ru": "6", "network_ru": "8",
+        "average_ru": "10", "max_ru": "15", "rows": 9, "elapsed_us": 10, "waited_us": 11, "errors": 12,
+        "throttled": 13, "estimated": 1, "first_unix_ms": 16, "last_unix_ms": 17,
+        "usage": {
+            "cpu_ns": 21, "read_requests": 22, "read_batches": 23, "read_bytes": 24, "write_requests": 25,
+            "write_batches": 26, "write_bytes": 27, "net_in_bytes": 28, "net_out_bytes": 29, "cross_zone_bytes": 30,
+        },
+    });
+    assert_eq!(
+        (status, body),
+        (200, json!({"rows": [row], "total": 1, "evicted": 1, "since_unix_ms": since}))
+    );
 }
 
 #[tokio::test]

@@ -69,3 +69,29 @@ impl Verifier<Vec<u8>> for ByRing {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who takes a key by its name alone would let everybody sign by what all can read.
+    #[test]
+    fn a_key_verifies_nothing_by_an_algorithm_of_another_kind() {
+        let rsa = DecodingKey::from_rsa_components("AQAB", "AQAB").unwrap();
+        let ec = DecodingKey::from_ec_components("AA", "AA").unwrap();
+        let ed = DecodingKey::from_ed_components("AA").unwrap();
+        let secret = DecodingKey::from_secret(b"shared");
+        for (algorithm, fits) in [
+            (Algorithm::RS256, [true, false, false, false]),
+            (Algorithm::PS512, [true, false, false, false]),
+            (Algorithm::ES256, [false, true, false, false]),
+            (Algorithm::ES384, [false, true, false, false]),
+            (Algorithm::EdDSA, [false, false, true, false]),
+            (Algorithm::HS256, [false; 4]),
+            (Algorithm::HS512, [false; 4]),
+        ] {
+            let taken = [&rsa, &ec, &ed, &secret].map(|key| verifier(&algorithm, key).is_ok());
+            assert_eq!(taken, fits, "{algorithm:?}");
+        }
+    }
+}
