@@ -9,13 +9,14 @@ const LONGEST: usize = 400;
 const LONGER: [(&str, usize, &str); 0] = [];
 
 /// Tests that sleep, and what for. Others wait for a state.
-const SLEEPS: [(&str, &str); 21] = [
+const SLEEPS: [(&str, &str); 22] = [
     ("cli/tests/cli/gateway/still.rs", "nothing happens for a while, which is what is tested"),
     ("console/tests/browser/stage.rs", "polls a browser"),
     ("controller/src/cluster/tests/drain.rs", "polls controllers"),
     ("controller/src/cluster/tests/secure.rs", "polls a controller that renews its certificate"),
     ("controller/tests/it/takeover.rs", "polls another process's clock"),
     ("gateway/src/mysql/session/tests/left.rs", "time to ask a group too early"),
+    ("gateway/src/postgres/session/tests/cancelled.rs", "time in which a result would be held"),
     ("gateway/src/postgres/session/tests/gone.rs", "time in which a result would be cut off"),
     ("gateway/src/postgres/session/tests/held.rs", "time to choose too early, or to end with the session"),
     ("gateway/src/postgres/session/tests/logging_in.rs", "longer than a limit that does not hold any more"),
