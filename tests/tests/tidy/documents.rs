@@ -113,11 +113,10 @@ fn options(text: &str) -> impl Iterator<Item = &str> {
 #[test]
 fn options_of_the_documents_exist() {
     // A field of the command line is its option's name; scripts compare with theirs, and pass cargo's on.
-    let programs: String = ["bench/src/bin", "cli/src", "lab/src/bin", "sim/src/bin", "tests/src/bin"]
-        .iter()
-        .flat_map(|folder| files(folder, ".rs"))
-        .map(|file| file.text)
-        .collect();
+    let folders =
+        ["bench/src/bin", "cli/src", "lab/src/bin", "sim/src/bin", "tests/src/bin", "tests/survey/src"];
+    let programs: String =
+        folders.iter().flat_map(|folder| files(folder, ".rs")).map(|file| file.text).collect();
     let scripts = [
         "tests/run",
         "tests/stopped",
