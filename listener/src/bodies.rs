@@ -299,6 +299,9 @@ mod tests {
     use std::convert::Infallible;
     use std::future::poll_fn;
 
+    use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+    use tokio::time::sleep;
+
     use super::*;
 
     /// What comes of a body, and its length; `None` is a moment in which nothing does.
@@ -371,18 +374,18 @@ mod tests {
         assert_eq!(passed_on(frames.to_vec(), Surface::Grpc).await.len(), 3);
     }
 
-    /// A body of which nothing comes.
-    struct Silent;
+    /// A body of which this comes as it is sent.
+    struct Sent(UnboundedReceiver<&'static [u8]>);
 
-    impl HttpBody for Silent {
+    impl HttpBody for Sent {
         type Data = Bytes;
         type Error = Infallible;
 
         fn poll_frame(
-            self: Pin<&mut Self>,
-            _: &mut Context<'_>,
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
         ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-            Poll::Pending
+            self.0.poll_recv(context).map(|part| part.map(|part| Ok(Frame::data(Bytes::from_static(part)))))
         }
     }
 
@@ -396,7 +399,9 @@ mod tests {
             let mut large = Held::new(large, surface, &bodies, |reason| assert_eq!(reason, "bodies"));
             let large = poll_fn(|context| Pin::new(&mut large).poll_frame(context)).await;
             let began = Instant::now();
-            let mut slow = Held::new(Silent, surface, &bodies, |reason| assert_eq!(reason, "slow_body"));
+            let (_open, silent) = unbounded_channel();
+            let mut slow =
+                Held::new(Sent(silent), surface, &bodies, |reason| assert_eq!(reason, "slow_body"));
             let slow = poll_fn(|context| Pin::new(&mut slow).poll_frame(context)).await;
             assert_eq!(began.elapsed(), WITHIN);
             for (error, expected, code) in [
@@ -414,29 +419,6 @@ mod tests {
         }
     }
 
-    /// A body of which this much comes, at these times.
-    struct Timed(VecDeque<(Duration, &'static [u8])>, Pin<Box<Sleep>>);
-
-    impl HttpBody for Timed {
-        type Data = Bytes;
-        type Error = Infallible;
-
-        fn poll_frame(
-            mut self: Pin<&mut Self>,
-            context: &mut Context<'_>,
-        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-            let Some((after, bytes)) = self.0.front().copied() else { return Poll::Pending };
-            let at = self.1.deadline();
-            if Instant::now() < at + after {
-                self.1.as_mut().reset(at + after);
-                self.0[0].0 = Duration::ZERO;
-            }
-            ready!(self.1.as_mut().poll(context));
-            self.0.pop_front();
-            Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(bytes)))))
-        }
-    }
-
     #[tokio::test(start_paused = true)]
     async fn a_stream_rests_between_messages_and_each_has_its_time_from_its_first_byte_on() {
         let (part, began) = (WITHIN / 4, Instant::now());
@@ -449,8 +431,15 @@ mod tests {
             (part * 2, &[0]),
         ];
         let bodies = Arc::new(Bodies::default());
-        let timed = Timed(coming.into(), Box::pin(sleep_until(began)));
-        let mut held = Held::new(timed, Surface::Grpc, &bodies, |reason| assert_eq!(reason, "slow_body"));
+        let (send, sent) = unbounded_channel();
+        tokio::spawn(async move {
+            for (pause, bytes) in coming {
+                sleep(pause).await;
+                send.send(bytes).unwrap();
+            }
+        });
+        let mut held =
+            Held::new(Sent(sent), Surface::Grpc, &bodies, |reason| assert_eq!(reason, "slow_body"));
         for _ in 0..4 {
             let frame = poll_fn(|context| Pin::new(&mut held).poll_frame(context)).await;
             assert!(frame.unwrap().is_ok());

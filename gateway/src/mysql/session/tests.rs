@@ -97,6 +97,15 @@ impl Talk {
         talk
     }
 
+    /// The server hears this, and the client hears the answer.
+    async fn passes(&mut self, sent: Vec<u8>, answer: &[u8]) {
+        self.client.write_all(&sent).await.unwrap();
+        assert_eq!(heard(&mut self.server, sent.len()).await, sent);
+        let answer = packet(1, answer);
+        self.server.write_all(&answer).await.unwrap();
+        assert_eq!(heard(&mut self.client, answer.len()).await, answer);
+    }
+
     /// The client hears what ends so.
     async fn hears_to(&mut self, end: &[u8]) {
         let mut said = Vec::new();
@@ -210,10 +219,7 @@ async fn what_the_gateway_answers_is_refused_for_many_rows_of_parameters() {
         talk.client.write_all(&packet(0, &[&[0xfa], &EXECUTE[1..5], &[0, 0]].concat())).await.unwrap();
         talk.hears_to(b"Execute it for each row.").await;
         // The server has not heard of it, and the session goes on.
-        talk.client.write_all(&command(14, "")).await.unwrap();
-        assert_eq!(heard(&mut talk.server, command(14, "").len()).await, command(14, ""));
-        talk.server.write_all(&packet(1, OK)).await.unwrap();
-        assert_eq!(heard(&mut talk.client, packet(1, OK).len()).await, packet(1, OK));
+        talk.passes(command(14, ""), OK).await;
     }
 }
 
@@ -221,13 +227,10 @@ async fn what_the_gateway_answers_is_refused_for_many_rows_of_parameters() {
 async fn the_server_s_own_statement_is_executed_for_many_rows_of_parameters() {
     let stage = Stage::new().await;
     let mut talk = Talk::new(&stage).await;
-    let prepared = packet(1, &[0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let prepared: &[u8] = &[0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let many = packet(0, &[&[0xfa], &EXECUTE[1..5], &[0, 0]].concat());
-    for (asks, answer) in [(command(22, "insert into t values (1)"), prepared), (many, packet(1, OK))] {
-        talk.client.write_all(&asks).await.unwrap();
-        assert_eq!(heard(&mut talk.server, asks.len()).await, asks);
-        talk.server.write_all(&answer).await.unwrap();
-        assert_eq!(heard(&mut talk.client, answer.len()).await, answer);
+    for (asks, answer) in [(command(22, "insert into t values (1)"), prepared), (many, OK)] {
+        talk.passes(asks, answer).await;
     }
 }
 
@@ -241,18 +244,12 @@ async fn a_group_that_was_chosen_is_given_up_with_the_session_and_not_with_the_d
     for (next, left) in [(command(2, "other"), "one"), (user, "default"), (command(31, ""), "default")] {
         talk.client.write_all(&command(3, "set resource group one")).await.unwrap();
         assert_eq!(heard(&mut talk.client, packet(1, OK).len()).await, packet(1, OK));
-        talk.client.write_all(&next).await.unwrap();
-        assert_eq!(heard(&mut talk.server, next.len()).await, next);
-        talk.server.write_all(&packet(1, OK)).await.unwrap();
-        assert_eq!(heard(&mut talk.client, packet(1, OK).len()).await, packet(1, OK));
+        talk.passes(next, OK).await;
         talk.answers("select current_resource_group()", left).await;
     }
     // And what that one was allowed.
     let user = command(17, "ann\0\0shop\0");
-    talk.client.write_all(&user).await.unwrap();
-    assert_eq!(heard(&mut talk.server, user.len()).await, user);
-    talk.server.write_all(&packet(1, OK)).await.unwrap();
-    assert_eq!(heard(&mut talk.client, packet(1, OK).len()).await, packet(1, OK));
+    talk.passes(user, OK).await;
     talk.client.write_all(&command(3, "set resource group one")).await.unwrap();
     assert_eq!(heard(&mut talk.client, 5).await[4], 0xff, "it is refused");
 }
@@ -303,11 +300,8 @@ async fn a_text_that_is_not_seen_to_its_end_is_the_server_s_whatever_it_begins_w
 async fn a_file_of_the_client_s_reaches_the_server_that_asks_for_it() {
     let stage = Stage::new().await;
     let mut talk = Talk::new(&stage).await;
-    let (load, asks) = (command(3, "load data local infile 'f' into table t"), packet(1, b"\xfbf"));
-    talk.client.write_all(&load).await.unwrap();
-    assert_eq!(heard(&mut talk.server, load.len()).await, load);
-    talk.server.write_all(&asks).await.unwrap();
-    assert_eq!(heard(&mut talk.client, asks.len()).await, asks);
+    let (load, asks) = (command(3, "load data local infile 'f' into table t"), b"\xfbf");
+    talk.passes(load, asks).await;
     let file = [packet(2, b"1\n"), packet(3, b"")].concat();
     talk.client.write_all(&file).await.unwrap();
     assert_eq!(heard(&mut talk.server, file.len()).await, file);

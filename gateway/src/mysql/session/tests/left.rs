@@ -16,15 +16,6 @@ impl Talk {
         heard(&mut self.client, packet(1, OK).len()).await;
         self.answers("show warnings", "nothing does not exist").await;
     }
-
-    /// The server hears this, and the client hears the answer.
-    async fn passes(&mut self, sent: Vec<u8>, answer: &[u8]) {
-        self.client.write_all(&sent).await.unwrap();
-        assert_eq!(heard(&mut self.server, sent.len()).await, sent);
-        let answer = packet(1, answer);
-        self.server.write_all(&answer).await.unwrap();
-        assert_eq!(heard(&mut self.client, answer.len()).await, answer);
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
