@@ -374,6 +374,16 @@ mod tests {
         assert_eq!(passed_on(frames.to_vec(), Surface::Grpc).await.len(), 3);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_may_carry_more_than_the_budget_in_all() {
+        let length = 1_u32 << 20;
+        let head = Bytes::from([&[0], &length.to_be_bytes()[..]].concat());
+        let message = Bytes::from(vec![7; 1 << 20]);
+        let messages = (0..=BUDGET >> 20).flat_map(|_| [Some(head.clone()), Some(message.clone())]);
+        let frames = passed_on(messages.collect(), Surface::Grpc).await;
+        assert!(frames.iter().map(Bytes::len).sum::<usize>() > BUDGET);
+    }
+
     /// A body of which this comes as it is sent.
     struct Sent(UnboundedReceiver<&'static [u8]>);
 

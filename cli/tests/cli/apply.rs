@@ -4,12 +4,14 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
+use std::sync::Arc;
 
 use serde_json::Value;
 use tempfile::TempDir;
 use tidegate_test_servers::said;
 
-use crate::support::{Controller, err, out, tidegate};
+use crate::between::before_call;
+use crate::support::{Controller, err, out, run, tidegate};
 
 const SHOP: &str = "kind: Group\nname: shop\nru_per_sec: 2000\n---\nkind: Group\nname: board\nparent: shop\nru_per_sec: 300\n\
                     ---\nkind: Binding\ntenant: acme\ngroup: shop\n";
@@ -177,6 +179,22 @@ fn what_the_files_do_not_name_goes_where_that_is_said() {
     assert_eq!(names(&controller), ["aside", "default", "shop"]);
     controller.ok(&with(&["apply", "--prune", "groups", "--yes"], &path));
     assert_eq!(names(&controller), ["default", "shop"]);
+}
+
+#[test]
+fn what_comes_between_the_question_what_may_go_and_the_change_is_not_deleted() {
+    let controller = Arc::new(Controller::start());
+    let (_folder, path) = file(&format!("{SHOP}...\n"));
+    controller.ok(&with(&["apply"], &path));
+    let other = Arc::clone(&controller);
+    let create = move || drop(other.ok(&["group", "create", "late", "--rate", "1"]));
+    // The first call asks what would go, which is nothing.
+    let endpoint = before_call(&controller.endpoint, 2, create);
+    let all = ["apply", "--prune", "groups,bindings", "--endpoint", &endpoint];
+    let refused = run(&with(&all, &path));
+    assert_eq!(refused.status.code(), Some(1), "{}", out(&refused));
+    assert!(err(&refused).contains("revision"), "{}", err(&refused));
+    assert_eq!(names(&controller), ["board", "default", "late", "shop"]);
 }
 
 #[test]

@@ -7,6 +7,8 @@ mod apply;
 #[cfg(test)]
 mod asked;
 #[cfg(test)]
+mod between;
+#[cfg(test)]
 mod calls;
 #[cfg(test)]
 mod cluster;

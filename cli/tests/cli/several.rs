@@ -4,7 +4,7 @@ use std::fs::{File, read_to_string};
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-use crate::support::{Controller, eventually, tidegate};
+use crate::support::{Controller, err, eventually, run, tidegate};
 
 /// A command that goes on, and writes what it sees into a file.
 struct Watching(Child);
@@ -51,4 +51,14 @@ fn who_watches_goes_on_with_another_controller_when_the_one_that_led_is_gone() {
     for (_, file) in &watching {
         eventually("the second one is seen", || seen(file, "\"behind\""));
     }
+}
+
+/// A standby says that it is unavailable, to everybody.
+#[test]
+fn a_controller_that_refuses_the_one_who_asks_is_the_one_that_leads() {
+    let (guarded, open) = (Controller::with(&["--authentication", "required"]), Controller::start());
+    let both = format!("{},{}", guarded.endpoint, open.endpoint);
+    let refused = run(&["--endpoint", &both, "group", "list"]);
+    assert!(!refused.status.success());
+    assert!(err(&refused).contains("no certificate and no token"), "{}", err(&refused));
 }

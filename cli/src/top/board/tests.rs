@@ -250,6 +250,8 @@ fn enter_shows_the_waits_parts_and_nodes_of_one_group() {
     let lines = board.lines(&screen(80, 30));
     assert!(lines.iter().any(|line| line.starts_with("analytics ")), "{lines:#?}");
     assert!(lines.iter().any(|line| line.contains("no node holds a lease of it")), "{lines:#?}");
+    // What the group before was charged says nothing of this one.
+    assert_eq!(cpu(&mut board).unwrap(), "CPU               -              -          10       76.9");
     board.saw(later.split_off(2), 1_767_225_613_999);
     assert!(board.lines(&screen(80, 30)).contains(&"group analytics is gone".to_owned()));
     assert_eq!(board.press(Press::Escape), Act::Draw);
