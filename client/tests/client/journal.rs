@@ -289,6 +289,22 @@ async fn what_was_confirmed_is_reported_by_no_heir_also_when_the_goodbye_is_not_
     assert!(fake.state().renews[renews..].iter().all(|(_, renew)| renew.reports.is_empty()));
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_ends_behind_the_shutdown_is_reported_by_the_heir() {
+    let journal = tempfile::tempdir().unwrap();
+    let fake = Fake::new();
+    let (client, group) = reported(&fake, journal.path()).await;
+    let outlasts = group.acquire(Ru::whole(4), SECOND).await.unwrap();
+    // It waits in vain for the operation; all that was charged is confirmed.
+    assert_eq!(client.shutdown().await.unconfirmed, []);
+    drop(outlasts);
+    drop((client, group));
+    tokio::task::yield_now().await;
+    let heir = piped(&fake).journal_dir(journal.path()).connect().await.unwrap();
+    assert_eq!(heir.shutdown().await.unconfirmed, []);
+    assert_eq!(fake.total("g"), Ru::whole(7));
+}
+
 #[tokio::test]
 async fn a_journal_that_cannot_be_used_is_a_clear_error() {
     let dir = tempfile::tempdir().unwrap();

@@ -2,6 +2,7 @@
 
 mod counted;
 mod hinted;
+mod payers;
 mod spans;
 
 use std::sync::Arc;
