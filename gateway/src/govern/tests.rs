@@ -85,7 +85,7 @@ impl Stage {
     }
 
     /// One of this policy, with `root` as its admin.
-    async fn with(policy: Policy, traces: Option<Traces>) -> Self {
+    pub(crate) async fn with(policy: Policy, traces: Option<Traces>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let controller = Controller::start(Config {
             store: folder.path().join("store.redb"),

@@ -4,7 +4,7 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::clock;
-use crate::govern::Denied;
+use crate::govern::{Denied, InTransaction, Policy};
 use crate::postgres::key::Key;
 use crate::session::Pending;
 
@@ -42,6 +42,30 @@ async fn a_group_that_is_chosen_behind_a_reset_stays_chosen() {
         let said = unit(&mut talk.client).await;
         assert!(said.windows(5).any(|name| name == b"other"), "{:?}", String::from_utf8_lossy(&said));
     }
+}
+
+/// It is outside by the time the server comes to it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_sent_behind_the_end_of_a_transaction_is_not_admitted_as_a_part_of_it() {
+    let policy = Policy { in_transaction: InTransaction::Owe, ..Policy::default() };
+    let scene = Scene::on(Stage::with(policy, None).await, "max_wait = '1ms'", |_| ()).await;
+    let mut talk = scene.talk().await;
+    talk.asks(&query("begin")).await;
+    let begun = [message(b'C', b"BEGIN\0"), message(b'Z', b"T")].concat();
+    talk.server.write_all(&begun).await.unwrap();
+    hears(&mut talk.client, &begun).await;
+    scene.owes().await;
+    // A part of it owes.
+    talk.asks(&query("select 1")).await;
+    let row = [message(b'C', b"SELECT 1\0"), message(b'Z', b"T")].concat();
+    talk.server.write_all(&row).await.unwrap();
+    hears(&mut talk.client, &row).await;
+    talk.client.write_all(&[query("commit"), query("select 2")].concat()).await.unwrap();
+    hears(&mut talk.server, &query("commit")).await;
+    talk.server.write_all(&done("COMMIT")).await.unwrap();
+    hears(&mut talk.client, &done("COMMIT")).await;
+    let refused = unit(&mut talk.client).await;
+    assert!(refused.starts_with(b"E"), "{:?}", String::from_utf8_lossy(&refused));
 }
 
 #[tokio::test(flavor = "multi_thread")]

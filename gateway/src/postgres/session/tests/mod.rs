@@ -96,7 +96,10 @@ impl Scene {
     }
 
     async fn with(rule: &str, change: impl FnOnce(&mut Listening)) -> Self {
-        let stage = Stage::new().await;
+        Self::on(Stage::new().await, rule, change).await
+    }
+
+    async fn on(stage: Stage, rule: &str, change: impl FnOnce(&mut Listening)) -> Self {
         let group = stage.group("own", rule).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let upstream = format!("postgres://{}", listener.local_addr().unwrap());
