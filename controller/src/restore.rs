@@ -124,9 +124,11 @@ pub fn restore(backup: &Path, store: &Path, over: Over) -> Result<Restored, Copy
     let mut aside = None;
     draft.finish(|path| {
         whole(path, backup)?;
-        FileSeal::of(store).take().map_err(|error| kept(store, &error))?;
-        forget_last_commit(store).map_err(|error| kept(store, &error))?;
-        aside = there.then(|| put_aside(store)).transpose()?;
+        if there {
+            aside = Some(put_aside(store)?);
+        } else {
+            unseal(store)?;
+        }
         Ok::<(), CopyError>(())
     })?;
     Ok(Restored { checked, aside })
@@ -189,32 +191,44 @@ pub fn whole(path: &Path, named: &Path) -> Result<Checked, CopyError> {
     Err(CopyError::Damaged { path: named.to_owned(), count, first })
 }
 
-/// Gives the store another name. On a file system with links it keeps its own name, too, so that it always has one.
-fn put_aside(store: &Path) -> Result<PathBuf, CopyError> {
-    for number in 1..=MOST_ASIDE {
+/// A name beside the store that is free.
+fn free_name(store: &Path) -> Result<PathBuf, CopyError> {
+    let name = |number: u32| {
         let mut name = store.as_os_str().to_owned();
         name.push(format!(".replaced-{number}"));
-        let aside = PathBuf::from(name);
-        match fs::hard_link(store, &aside) {
-            Ok(()) => return Ok(aside),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            // Some file systems have no links.
-            Err(_) if fs::symlink_metadata(&aside).is_ok() => {}
-            Err(_) => {
-                return fs::rename(store, &aside).map(|()| aside).map_err(|error| kept(store, &error));
-            }
-        }
-    }
-    Err(CopyError::Aside {
+        PathBuf::from(name)
+    };
+    let free = (1..=MOST_ASIDE).map(name).find(|path| fs::symlink_metadata(path).is_err());
+    free.ok_or_else(|| CopyError::Aside {
         path: store.to_owned(),
         reason: format!("{MOST_ASIDE} of them are there already; delete some"),
     })
 }
 
+/// Gives the store another name, which is free. On a file system with links it keeps its own name, too, so that it always
+/// has one.
+fn put_aside(store: &Path) -> Result<PathBuf, CopyError> {
+    let aside = free_name(store)?;
+    // Behind that, so that a store which keeps its place keeps its seal.
+    unseal(store)?;
+    let linked = fs::hard_link(store, &aside).or_else(|error| match error.kind() {
+        // Since a moment ago: a renamed store would replace it.
+        ErrorKind::AlreadyExists => Err(error),
+        // Some file systems have no links.
+        _ => fs::rename(store, &aside),
+    });
+    linked.map_err(|error| kept(store, &error))?;
+    Ok(aside)
+}
+
+/// Lets no store at this place pass for one that was stopped cleanly.
+fn unseal(store: &Path) -> Result<(), CopyError> {
+    FileSeal::of(store).take().map_err(|error| kept(store, &error))?;
+    forget_last_commit(store).map_err(|error| kept(store, &error))
+}
+
 /// Gives the store another name, and its own to the next one.
 pub(crate) fn move_aside(store: &Path) -> Result<PathBuf, CopyError> {
-    FileSeal::of(store).take().map_err(|error| kept(store, &error))?;
-    forget_last_commit(store).map_err(|error| kept(store, &error))?;
     let aside = put_aside(store)?;
     match fs::remove_file(store) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(kept(store, &error)),

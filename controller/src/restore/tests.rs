@@ -53,7 +53,10 @@ fn a_replaced_store_takes_a_name_that_is_free_and_none_is_replaced_where_all_are
     let before = fs::read(&path).unwrap();
     assert_eq!(restore(&copy, &path, over).unwrap().aside, Some(taken(7)));
     assert!(fs::read(taken(7)).unwrap() == before && fs::read(taken(8)).unwrap() == b"older");
+    // The restored store is stopped in order, and keeps the seal of that.
+    store(&path);
     let before = (names(folder.path()), fs::read(&path).unwrap());
+    assert!(before.0.contains(&"store.seal".to_owned()), "{:?}", before.0.first());
     let refused = restore(&copy, &path, over).unwrap_err();
     assert!(matches!(refused, CopyError::Aside { .. }), "{refused}");
     assert!(refused.to_string().contains("1000 of them are there already; delete some"), "{refused}");
