@@ -109,6 +109,16 @@ pub fn backup(store: &Path, file: &Path, replace: bool) -> Result<Checked, CopyE
 /// # Errors
 /// The copy is damaged or no store, the store is in use or may not be replaced, or the disk is full.
 pub fn restore(backup: &Path, store: &Path, over: Over) -> Result<Restored, CopyError> {
+    restore_and(backup, store, over, || ())
+}
+
+/// The same; `filled` is called once the copy is written, and before it is in its place.
+fn restore_and(
+    backup: &Path,
+    store: &Path,
+    over: Over,
+    filled: impl FnOnce(),
+) -> Result<Restored, CopyError> {
     if is_same(backup, store) {
         return Err(CopyError::SameFile { path: backup.to_owned() });
     }
@@ -121,6 +131,7 @@ pub fn restore(backup: &Path, store: &Path, over: Over) -> Result<Restored, Copy
     let _open = if there { before(backup, &checked, store, over)? } else { None };
     let mut draft = Draft::beside(store, there)?;
     fill(&mut draft, backup)?;
+    filled();
     let mut aside = None;
     draft.finish(|path| {
         whole(path, backup)?;

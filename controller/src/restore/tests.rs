@@ -40,6 +40,20 @@ fn a_store_is_no_copy_of_itself_by_whatever_name() {
 }
 
 #[test]
+fn no_controller_starts_on_a_store_while_a_copy_is_to_replace_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, copy] = ["store", "copy"].map(|name| folder.path().join(name));
+    store(&path);
+    backup(&path, &copy, false).unwrap();
+    let started = || {
+        let refused = RedbStore::open(&path).err().unwrap();
+        assert!(matches!(refused, StoreError::Locked { .. }), "{refused}");
+    };
+    restore_and(&copy, &path, Over { store: true, other_cluster: false }, started).unwrap();
+    assert!(RedbStore::open(&path).is_ok());
+}
+
+#[test]
 fn a_replaced_store_takes_a_name_that_is_free_and_none_is_replaced_where_all_are_taken() {
     let folder = tempfile::tempdir().unwrap();
     let [path, copy] = ["store", "copy"].map(|name| folder.path().join(name));
