@@ -322,6 +322,10 @@ pub(crate) mod tests {
         assert!(text.contains("101 to 200 of 10,000"), "{text}");
         assert!(text.contains("id=\"before\" href=\"/console/statements?last=1h\""), "{text}");
         assert!(text.contains("id=\"after\" href=\"/console/statements?last=1h&amp;skip=200\""), "{text}");
+        assert!(
+            text.contains("<a href=\"/console/statements\">All</a>"),
+            "another time begins there, too: {text}"
+        );
         assert!(text.contains("<a href=\"/console/statements?last=1h&amp;sort=calls\""), "{text}");
     }
 

@@ -375,6 +375,19 @@ fn a_quota_is_used_up_and_begins_again_with_its_window() {
 }
 
 #[test]
+fn what_waits_for_the_rate_counts_in_the_window_in_which_it_starts() {
+    let quota = Some(Windows::new(Ru::whole(200), vec![Time(58_000_000), Time(118_000_000)]));
+    let settings = Settings { quota, ..bucket(10, 100, Span::secs(20)) };
+    // The second comes in the first window, in which it fits, and has its tokens at 60 s.
+    let each: Vec<_> = [50, 51, 75, 90].map(|second| sample(second, 1, 100, 1)).into();
+    let record = Record::new(each).unwrap();
+    for spread in [Spread::AtOnce, Spread::Even] {
+        let (_, lost) = replay(&record, &settings, spread, &mut Budget::default()).unwrap();
+        assert_eq!(lost, [0, 0, 0, 100_000_000], "{spread:?}");
+    }
+}
+
+#[test]
 fn who_has_patience_waits_for_the_next_window() {
     let quota = Some(Windows::new(Ru::whole(10), vec![Time(60_000_000), Time(120_000_000)]));
     let settings = |patience| Settings { quota: quota.clone(), ..bucket(1_000, 1_000, patience) };
