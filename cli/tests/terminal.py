@@ -11,9 +11,11 @@ import pty
 import re
 import select
 import signal
+import socket
 import struct
 import sys
 import termios
+import threading
 import time
 
 PROGRAM, ENDPOINT = sys.argv[1:3]
@@ -29,7 +31,7 @@ SEQUENCE = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 class Run:
     """A command on its terminal."""
 
-    def __init__(self, kind, columns, rows=24):
+    def __init__(self, kind, columns, rows=24, endpoint=ENDPOINT):
         self.keys = kind == "top"
         self.seen, self.status = b"", None
         master, slave = pty.openpty()
@@ -45,7 +47,7 @@ class Run:
                 os.dup2(slave, number)
             os.close(master)
             os.environ["TERM"] = "xterm-256color"
-            os.execv(PROGRAM, [PROGRAM, "--endpoint", ENDPOINT, *COMMANDS[kind]])
+            os.execv(PROGRAM, [PROGRAM, "--endpoint", endpoint, *COMMANDS[kind]])
 
     def size(self, columns, rows=24):
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -117,6 +119,49 @@ class Run:
     def close(self):
         for number in {self.master, self.slave}:
             os.close(number)
+
+
+class Way:
+    """A way to the controller that is cut and mended."""
+
+    def __init__(self):
+        self.port = 0
+        self.mend()
+
+    def mend(self):
+        self.open, self.sockets = True, [socket.create_server(("127.0.0.1", self.port))]
+        self.port = self.sockets[0].getsockname()[1]
+        threading.Thread(target=self.accept, args=self.sockets, daemon=True).start()
+
+    def accept(self, listener):
+        host, port = ENDPOINT.removeprefix("http://").rsplit(":", 1)
+        while self.open:
+            try:
+                near, _ = listener.accept()
+                far = socket.create_connection((host, int(port)))
+            except OSError:
+                return
+            self.sockets += [near, far]
+            for ends in ((near, far), (far, near)):
+                threading.Thread(target=self.carry, args=ends, daemon=True).start()
+
+    @staticmethod
+    def carry(source, sink):
+        try:
+            while some := source.recv(1 << 16):
+                sink.sendall(some)
+        except OSError:
+            pass
+
+    def cut(self):
+        self.open = False
+        for end in self.sockets:
+            # Also for a thread that waits for it.
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+            end.close()
 
 
 def widths(frame):
@@ -192,6 +237,22 @@ def suspends(kind, how):
     end(run, what)
 
 
+def goes_on_when_the_controller_is_back(kind):
+    way = Way()
+    run = Run(kind, 120, endpoint=f"http://127.0.0.1:{way.port}")
+    what = f"{kind}, a controller that is away"
+    run.taken(what)
+    says = lambda: bool(run.frames()) and b"trying again" in run.frames()[-1].lower()
+    for _ in range(2):
+        way.cut()
+        run.until(what, says)
+        way.mend()
+        run.forget()
+        run.until(f"{what} and back", lambda: bool(run.frames()) and not says() and b"shop" in run.frames()[-1])
+    end(run, what)
+    way.cut()
+
+
 def loses_its_terminal(kind):
     run = Run(kind, 80)
     what = f"{kind}, a closed terminal"
@@ -211,6 +272,7 @@ for kind in COMMANDS:
         ends_by(kind, number)
     for how in ("SIGTSTP", "SIGSTOP"):
         suspends(kind, how)
+    goes_on_when_the_controller_is_back(kind)
     loses_its_terminal(kind)
 # In raw mode the key is no signal; without, an orphan's terminal sends none.
 suspends("top", "Ctrl-Z")

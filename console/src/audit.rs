@@ -195,6 +195,12 @@ mod tests {
         assert!(!page("", false).contains("Older"));
         assert!(page("shop", true).contains("audit?group=shop&amp;before=2"), "{}", page("shop", true));
         assert_eq!(csv(&log).lines().count(), 51);
+        let log = Log { entries: &entries, more: true, before: 52, group: "shop" };
+        let older = log.page(&viewer(true, true)).into_string();
+        assert!(
+            older.contains("audit?group=shop&amp;before=52&amp;as=csv"),
+            "a table is of what is shown: {older}"
+        );
     }
 
     #[test]

@@ -303,7 +303,9 @@ mod tests {
         let present = Present::of(3_600_000, [a, group("b", "a", 0, 2), z]);
         let mut recent = Recent::default();
         for rate in [1, 2] {
-            let used = vec![(Arc::from("b"), Rate::whole(rate)), (Arc::from("z"), Rate::whole(9))];
+            // More than there are colours, of which each uses more than what is below the group.
+            let others = ('l'..='z').map(|name| (Arc::from(name.to_string()), Rate::whole(9)));
+            let used = [(Arc::from("b"), Rate::whole(rate))].into_iter().chain(others).collect();
             recent.push(Sample::of(1_000, used));
         }
         let bindings = [v1::Binding { tenant: "acme".to_owned(), ..v1::Binding::default() }];

@@ -153,6 +153,10 @@ mod tests {
             assert_eq!(failures.failed(one), Duration::ZERO);
             advance(EACH).await;
         }
+        // An hour without any is no credit for the next.
+        advance(Duration::from_secs(3_600)).await;
+        fail(&failures, one, 60);
+        assert!(failures.is_closed_to(one));
     }
 
     #[tokio::test(start_paused = true)]

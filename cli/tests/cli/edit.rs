@@ -108,6 +108,14 @@ fn what_is_refused_is_opened_again_with_the_reason() {
 }
 
 #[test]
+fn what_was_changed_before_a_refusal_is_kept_where_the_editor_fails_behind_it() {
+    let script = "if grep -q '^#!' \"$1\"; then exit 1; fi; sed -i 's/^weight: .*/weight: many/' \"$1\"";
+    let (controller, folder, editor) = stage(script);
+    let output = edit(&controller, &editor, folder.path());
+    assert!(output.status.code() == Some(1) && kept(&output).contains("weight: many"), "{}", err(&output));
+}
+
+#[test]
 fn an_editor_that_fails_or_is_not_named_changes_nothing() {
     let (controller, folder, editor) = stage("sed -i 's/^ru_per_sec: .*/ru_per_sec: 7/' \"$1\"; exit 4");
     let output = edit(&controller, &editor, folder.path());

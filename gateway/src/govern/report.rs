@@ -259,8 +259,10 @@ mod tests {
         assert_eq!(came([away, away, ok, None, ok]).await, expected);
         let expected = [(0, "a"), (0, "b"), (0, "c")].map(|(at, of)| (at, of.to_owned()));
         assert_eq!(came([Some(Code::PermissionDenied), Some(Code::InvalidArgument), ok]).await, expected);
-        let given_up = std::iter::repeat_n(away, 15).chain([ok, ok]);
+        // Each has as many attempts, whatever those before it used up.
+        let given_up = std::iter::repeat_n(away, 15).chain([away, ok, ok]);
         let last = came(given_up).await.split_off(14);
-        assert_eq!(last, [(14, "a"), (14, "b"), (14, "c")].map(|(at, of)| (at, of.to_owned())));
+        let expected = [(14, "a"), (14, "b"), (15, "b"), (15, "c")].map(|(at, of)| (at, of.to_owned()));
+        assert_eq!(last, expected);
     }
 }

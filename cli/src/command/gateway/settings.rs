@@ -585,6 +585,52 @@ mod tests {
         assert_eq!((plain.grace, plain.endpoints), (expected.grace, vec!["http://127.0.0.1:9".to_owned()]));
     }
 
+    /// A file in which each setting that is more than a switch has another value.
+    const OTHER: &str = r#"
+        upstream = ["postgres://other"]
+        listen = ["127.0.0.1:3"]
+        controller = ["http://127.0.0.3:7420"]
+        controller_ca = "other-controller-ca.pem"
+        controller_cert = "other-node.pem"
+        controller_key = "other-node-key.pem"
+        controller_token_file = "other-gw.token"
+        identity = "gw-2"
+        journal = "/var/lib/other"
+        max_wait = "4s"
+        in_transaction = "wait"
+        max_debt = "3s"
+        admin = ["carl"]
+        switcher = ["dan"]
+        threads = 5
+        max_sessions = 11
+        proxy_from = ["192.168.0.0/16"]
+        backlog = 2048
+        login_timeout = "6s"
+        keepalive = "31s"
+        grace = "2m"
+        tls_cert = "other-cert.pem"
+        tls_key = "other-key.pem"
+        upstream_ca = "other-ca.pem"
+        metrics = "127.0.0.1:7432"
+        metrics_tls_cert = "other-page.pem"
+        metrics_tls_key = "other-page-key.pem"
+        metrics_token_file = "other-page.token"
+        trace_endpoint = "https://other.example"
+        trace_sample = 0.25
+        trace_headers_file = "other.headers"
+        trace_ca = "other-otel-ca.pem"
+    "#;
+
+    #[test]
+    fn a_flag_goes_over_the_file_whichever_it_is() {
+        let tables = [FILE, OTHER].map(|text| text.parse::<toml::Table>().unwrap());
+        for (key, value) in tables[0].iter().filter(|(_, value)| !value.is_bool()) {
+            assert!(tables[1].get(key).is_some_and(|other| other != value), "{key}");
+        }
+        let [flags, file] = [FILE, OTHER].map(|text| Settings::parse(text).unwrap());
+        assert_eq!(flags.clone().over(file), flags);
+    }
+
     #[test]
     fn what_is_wrong_is_named_and_no_line_is_quoted() {
         for (text, expected) in [
