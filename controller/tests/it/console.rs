@@ -187,6 +187,9 @@ async fn a_login_opens_the_console_alone_and_ends_with_the_token() {
         assert_eq!(page.header(name), Some(value));
     }
     assert!(page.header("content-security-policy").unwrap().starts_with("default-src 'none'"));
+    // A proxy may add credentials of its own; they are of nobody here.
+    let page = browser.send("GET", "/console/groups", "authorization: Basic YTpi\r\n", "").await;
+    assert!(page.status == 200 && page.text.contains("of-operator (operator)"), "{page:?}");
     // The cookie is of the console: the API asks for the token itself.
     assert_eq!(browser.get("/v1/groups").await.status, 401);
     running.service().tokens().revoke(&Actor::new(None, "test"), id, false).unwrap();

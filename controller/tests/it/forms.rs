@@ -153,9 +153,14 @@ async fn the_form_of_the_group_default_is_checked_and_not_saved_over_the_change_
     assert!(page.text.contains("is there already"), "{page:?}");
     let mask = ["ru_per_sec".to_owned()];
     definitions.alter_group(&actor(), &group("default", "7"), &mask, 0).unwrap();
-    let page = browser.post("/console/groups/default/edit", &form).await;
-    assert!(page.status == 409 && page.text.contains("nothing was saved"), "{page:?}");
+    // Nor is it proposed.
+    for button in [&[][..], &[("propose", "1")]] {
+        browser.get("/console/groups/default/edit").await;
+        let page = browser.post("/console/groups/default/edit", &[&form[..], button].concat()).await;
+        assert!(page.status == 409 && page.text.contains("nothing was saved"), "{page:?}");
+    }
     assert_eq!(definitions.group("default").unwrap().group.ru_per_sec, "7");
+    assert!(definitions.proposals().is_empty());
     lab.running.shutdown().await.unwrap();
 }
 
