@@ -119,13 +119,6 @@ fn certificates_are_made_shown_and_renewed_and_never_written_over() {
     assert_eq!(shown[0]["names"], serde_json::json!(names));
     assert_eq!(shown[0]["usage"], serde_json::json!(["server", "client"]));
     assert_eq!(shown[1]["usage"][0], "authority");
-    // One name is enough for a server, of either kind.
-    for (name, kind, of) in [("by-name", "--dns", "db.example"), ("by-address", "--ip", "10.0.0.7")] {
-        certs.ok(&["issue", "gateway", name, kind, of]);
-        let shown = certs.ok(&["show", &format!("certs/{name}.pem"), "-o", "json"]);
-        let shown: Value = serde_json::from_str(&shown).unwrap();
-        assert_eq!(shown[0]["usage"], serde_json::json!(["server", "client"]), "{kind}");
-    }
     let print = said("openssl", &["x509", "-in", &certs.text("gw.pem"), "-noout", "-fingerprint", "-sha256"]);
     assert!(print.contains(shown[0]["sha256"].as_str().unwrap()), "{print}");
     let ca = certs.text("ca.pem");

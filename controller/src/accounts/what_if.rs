@@ -332,28 +332,3 @@ fn figures(outcome: &Outcome) -> v1::WhatIfFigures {
         throttled_ru: total_text(RuTotal(outcome.refused)),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_side_waits_as_long_as_its_definition_says_unless_the_question_does() {
-        let of = |max_wait_us| {
-            let group = v1::Group {
-                name: "web".to_owned(),
-                ru_per_sec: "5".to_owned(),
-                max_wait_us,
-                ..v1::Group::default()
-            };
-            Definition::parse(&group).unwrap()
-        };
-        let waits = |before, after, patience| {
-            let asked = Asked::between(&of(before), &of(after), patience, None).unwrap();
-            (asked.current.unwrap().patience, asked.proposed.patience)
-        };
-        assert_eq!(waits(1_000, 2_000, None), (Span(1_000), Span(2_000)));
-        assert_eq!(waits(0, 2_000, None), (PATIENCE, Span(2_000)));
-        assert_eq!(waits(1_000, 2_000, Some(Span(3))), (Span(3), Span(3)));
-    }
-}

@@ -108,8 +108,6 @@ mod tests {
     use tonic::Extensions;
 
     use super::*;
-    use crate::identity::{Identity, Role};
-    use crate::name::GroupName;
     use crate::statements::testing::{Stage, actor};
 
     /// In virtual time: far longer than any pause between lists.
@@ -131,24 +129,6 @@ mod tests {
                 after_first();
             }
         }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_list_goes_on_behind_a_part_in_which_nothing_is_for_the_gateway() {
-        let stage = Stage::new();
-        let groups = RULES_PART * 3;
-        (0..groups).for_each(|number| stage.ruled(&format!("g-{number:03}"), "", 0));
-        let last = format!("g-{:03}", groups - 1);
-        let given = [GroupName::parse(&last).unwrap()].into();
-        let identity = Identity { scope: Some(Arc::new(given)), ..Identity::anonymous(Role::Node) };
-        let (peer, mut parts) = Reader::of(&Extensions::new(), &stage.service.metrics);
-        let mut changes = stage.calls().follow_rules().unwrap();
-        let narrowed = Narrowed::to(Some(&identity));
-        let read = async {
-            assert_eq!(list(&mut parts, || {}).await, [last]);
-            parts.close();
-        };
-        tokio::join!(run(&stage.service, &mut changes, &narrowed, &peer), read);
     }
 
     #[tokio::test(start_paused = true)]

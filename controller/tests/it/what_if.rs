@@ -84,9 +84,6 @@ fn minutes_outlive_their_day_and_starts_and_go_after_ninety() {
     tidy(&service, &now, 10);
     assert_eq!(minutes(&service, 0), [], "the last day is what is usual");
     assert_eq!(minutes(&service, begin), all, "by the minute, from short rows");
-    // In the middle of an hour, and of a minute.
-    assert_eq!(minutes(&service, begin + 20 * 60), all[20..]);
-    assert_eq!(minutes(&service, begin + 20 * 60 + 1), all[21..]);
     let points = service.accounts().usage_history("default", "minute", begin, 0).unwrap();
     assert!(points.iter().all(|(_, length, amount)| *length == 60 && amount.operations <= 1));
     // A week of minutes at a time.

@@ -21,7 +21,6 @@ use crate::limits::MAX_ROWS;
 use crate::name::GroupName;
 use crate::service::meta::Meta;
 use crate::service::{Service, ServiceConfig, Session};
-use crate::store::overheard::{Call, Overheard};
 use crate::store::records::pair_key;
 use crate::store::{RedbStore, Store as _, Table, Write};
 
@@ -197,27 +196,4 @@ fn a_list_of_nodes_has_as_many_as_fit_the_newest_first_and_says_that_some_are_mi
     };
     assert_eq!(last(most), (MAX_ROWS, false));
     assert_eq!(last(most + 1), (MAX_ROWS, true));
-}
-
-/// What hangs may be stored long before it is over, and a successor counts from then.
-#[test]
-fn a_fence_runs_from_the_beginning_of_a_commit() {
-    let folder = tempfile::tempdir().unwrap();
-    let (now, hangs) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
-    let (moves, by) = (Arc::clone(&now), Arc::clone(&hangs));
-    let hear = move |call| {
-        if call == Call::Commit {
-            moves.fetch_add(by.load(Ordering::SeqCst), Ordering::SeqCst);
-        }
-        Ok(())
-    };
-    let store = RedbStore::open(&folder.path().join("store")).unwrap();
-    let config = ServiceConfig { fence: Some(SHORT), ..ServiceConfig::default() };
-    let clock = Clock::driven(Arc::clone(&now));
-    let service = Service::load(Arc::new(Overheard(store, hear)), config, clock).unwrap();
-    hangs.store(SHORT.0 - 1, Ordering::SeqCst);
-    create(&service, v1::Group { name: "web".to_owned(), ..v1::Group::default() });
-    assert_eq!(service.silence(), None);
-    now.fetch_add(1, Ordering::SeqCst);
-    assert!(service.silence().is_some(), "its fence has passed since it began to store");
 }
