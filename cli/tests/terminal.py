@@ -122,26 +122,26 @@ class Run:
 
 
 class Way:
-    """A way to the controller that is cut and mended."""
+    """A way to the controller that is cut and mended. Its port stays its own: what comes while it is cut is closed."""
 
     def __init__(self):
-        self.port = 0
-        self.mend()
+        self.open, self.ends = True, []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.endpoint = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.accept, daemon=True).start()
 
-    def mend(self):
-        self.open, self.sockets = True, [socket.create_server(("127.0.0.1", self.port))]
-        self.port = self.sockets[0].getsockname()[1]
-        threading.Thread(target=self.accept, args=self.sockets, daemon=True).start()
-
-    def accept(self, listener):
+    def accept(self):
         host, port = ENDPOINT.removeprefix("http://").rsplit(":", 1)
-        while self.open:
-            try:
-                near, _ = listener.accept()
-                far = socket.create_connection((host, int(port)))
-            except OSError:
-                return
-            self.sockets += [near, far]
+        while True:
+            near, _ = self.listener.accept()
+            if not self.open:
+                near.close()
+                continue
+            far = socket.create_connection((host, int(port)))
+            self.ends += [near, far]
+            if not self.open:
+                # Since a moment ago.
+                self.cut()
             for ends in ((near, far), (far, near)):
                 threading.Thread(target=self.carry, args=ends, daemon=True).start()
 
@@ -155,13 +155,15 @@ class Way:
 
     def cut(self):
         self.open = False
-        for end in self.sockets:
-            # Also for a thread that waits for it.
+        for end in self.ends:
+            # Also for a thread that waits for it; the other side may be gone.
             try:
                 end.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
-            end.close()
+
+    def mend(self):
+        self.open = True
 
 
 def widths(frame):
@@ -239,7 +241,7 @@ def suspends(kind, how):
 
 def goes_on_when_the_controller_is_back(kind):
     way = Way()
-    run = Run(kind, 120, endpoint=f"http://127.0.0.1:{way.port}")
+    run = Run(kind, 120, endpoint=way.endpoint)
     what = f"{kind}, a controller that is away"
     run.taken(what)
     says = lambda: bool(run.frames()) and b"trying again" in run.frames()[-1].lower()
@@ -250,7 +252,6 @@ def goes_on_when_the_controller_is_back(kind):
         run.forget()
         run.until(f"{what} and back", lambda: bool(run.frames()) and not says() and b"shop" in run.frames()[-1])
     end(run, what)
-    way.cut()
 
 
 def loses_its_terminal(kind):

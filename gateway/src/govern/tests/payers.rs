@@ -17,7 +17,10 @@ async fn a_statement_that_a_watch_switched_waits_as_long_as_its_own_group_says()
     }
     for (group, wait) in [(&patient, 3_600_000), (&hasty, 1), (&busy, 1)] {
         let known = async {
+            // Each takes of what the group has, which is not to run out.
+            let mut again = interval(Duration::from_millis(20));
             loop {
+                again.tick().await;
                 let before = busy.consumption();
                 let running = stage.begun(group).await;
                 let waits = running.patience();
@@ -25,7 +28,6 @@ async fn a_statement_that_a_watch_switched_waits_as_long_as_its_own_group_says()
                 if waits == Duration::from_millis(wait) && busy.consumption() != before {
                     return;
                 }
-                yield_now().await;
             }
         };
         timeout(PATIENCE, known).await.expect("the rules are known");
