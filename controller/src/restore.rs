@@ -216,11 +216,11 @@ fn free_name(store: &Path) -> Result<PathBuf, CopyError> {
     })
 }
 
-/// Gives the store another name, which is free. On a file system with links it keeps its own name, too, so that it always
-/// has one.
+/// Unseals the store, and gives it another name, which is free. On a file system with links it keeps its own name, too, so
+/// that it always has one.
 fn put_aside(store: &Path) -> Result<PathBuf, CopyError> {
     let aside = free_name(store)?;
-    // Behind that, so that a store which keeps its place keeps its seal.
+    // Once there is one, so that a store which keeps its place keeps its seal.
     unseal(store)?;
     let linked = fs::hard_link(store, &aside).or_else(|error| match error.kind() {
         // Since a moment ago: a renamed store would replace it.

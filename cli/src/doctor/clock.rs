@@ -11,8 +11,9 @@ use crate::clock::{monotonic_ns, monotonic_raw_ns, unix_ms};
 const AREA: &str = "clock";
 /// How long the speed of the clock is looked at. Half of it would double what reading a clock costs in ppm.
 const LOOK: Duration = Duration::from_millis(200);
-/// Readings of both clocks at one moment. A process that is held up in one of them for a millisecond would see 5,000 ppm;
-/// on a busy machine half of them would still have one that is not, and all of them take some microseconds.
+/// Readings of both clocks at one moment, of which the one counts that took the least: a process that is held up for a
+/// millisecond in the only one sees 5,000 ppm. With half of them, all are held up more often; twice as many only take
+/// some microseconds more.
 const READINGS: usize = 16;
 /// 2025: no machine that runs this has an earlier date.
 const EARLIEST_MS: u64 = 1_735_689_600_000;
@@ -46,12 +47,15 @@ pub(crate) async fn gather() -> ClockFacts {
 
 /// Both clocks at one moment: the reading of the raw one during which the other went on the least.
 fn together(steered: impl Fn() -> u64, raw: impl Fn() -> u64) -> (u64, u64) {
-    let reading = |_| {
+    let reading = || {
         let (before, raw, after) = (steered(), raw(), steered());
         (after.saturating_sub(before), before.midpoint(after), raw)
     };
-    let nearest = (0..READINGS).map(reading).min_by_key(|(took, ..)| *took);
-    nearest.map_or_else(|| (steered(), raw()), |(_, steered, raw)| (steered, raw))
+    let (_, steered, raw) = (1..READINGS).fold(reading(), |nearest, _| {
+        let next = reading();
+        if next.0 < nearest.0 { next } else { nearest }
+    });
+    (steered, raw)
 }
 
 fn faster(steered_ns: u64, raw_ns: u64) -> i64 {

@@ -9,6 +9,8 @@ mod rules;
 mod session;
 mod statement_shapes;
 mod statements;
+#[cfg(test)]
+pub(crate) mod testing;
 mod watch;
 
 use std::sync::Arc;

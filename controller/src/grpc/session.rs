@@ -230,18 +230,12 @@ mod tests {
     use tonic_prost::ProstCodec;
 
     use super::*;
+    use crate::grpc::testing::hello;
     use crate::statements::testing::Stage;
 
     /// What a node says that begins, and then nothing more.
-    fn hello() -> Streaming<v1::ClientMessage> {
-        let hello = v1::Hello {
-            client_id: "node-1".to_owned(),
-            incarnation: 1,
-            protocol_min: 1,
-            protocol_max: 1,
-            ..v1::Hello::default()
-        };
-        let message = v1::ClientMessage { kind: Some(Ask::Hello(hello)) }.encode_to_vec();
+    fn beginning() -> Streaming<v1::ClientMessage> {
+        let message = hello().encode_to_vec();
         let length = u32::try_from(message.len()).unwrap().to_be_bytes();
         let body = Body::from(Bytes::from([&[0][..], &length, &message].concat()));
         let decoder = ProstCodec::<v1::ServerMessage, _>::default().decoder();
@@ -254,7 +248,7 @@ mod tests {
         let (peer, welcome) = Reader::of(&Extensions::new(), &service.metrics);
         drop(welcome);
         let (_running, stopped) = flag::channel(false);
-        serve(Stopping::new(stopped), Arc::clone(&service), hello(), peer, None).await;
+        serve(Stopping::new(stopped), Arc::clone(&service), beginning(), peer, None).await;
         let (clients, _) = service.leasing().clients();
         let connected: Vec<bool> = clients.iter().map(|client| client.connected).collect();
         assert_eq!((connected, service.lock().leasing.clients().connected()), (vec![false], 0));

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tempfile::TempDir;
+
 use super::*;
 use crate::clock::Clock;
 use crate::service::{Service, ServiceConfig};
@@ -11,6 +13,15 @@ use crate::store::Write;
 fn store(path: &Path) {
     let rows = Arc::new(RedbStore::open(path).unwrap());
     Service::load(rows, ServiceConfig::default(), Clock::start()).unwrap().shut_down().unwrap();
+}
+
+/// One, and a copy of it.
+fn copied() -> (TempDir, [PathBuf; 2]) {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, copy] = ["store", "copy"].map(|name| folder.path().join(name));
+    store(&path);
+    backup(&path, &copy, false).unwrap();
+    (folder, [path, copy])
 }
 
 fn names(folder: &Path) -> Vec<String> {
@@ -41,10 +52,7 @@ fn a_store_is_no_copy_of_itself_by_whatever_name() {
 
 #[test]
 fn no_controller_starts_on_a_store_while_a_copy_is_to_replace_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let [path, copy] = ["store", "copy"].map(|name| folder.path().join(name));
-    store(&path);
-    backup(&path, &copy, false).unwrap();
+    let (_folder, [path, copy]) = copied();
     let started = || {
         let refused = RedbStore::open(&path).err().unwrap();
         assert!(matches!(refused, StoreError::Locked { .. }), "{refused}");
@@ -55,10 +63,7 @@ fn no_controller_starts_on_a_store_while_a_copy_is_to_replace_it() {
 
 #[test]
 fn a_replaced_store_takes_a_name_that_is_free_and_none_is_replaced_where_all_are_taken() {
-    let folder = tempfile::tempdir().unwrap();
-    let [path, copy] = ["store", "copy"].map(|name| folder.path().join(name));
-    store(&path);
-    backup(&path, &copy, false).unwrap();
+    let (folder, [path, copy]) = copied();
     let taken = |number: u32| folder.path().join(format!("store.replaced-{number}"));
     (1..=MOST_ASIDE)
         .filter(|number| *number != 7)

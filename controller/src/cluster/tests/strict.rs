@@ -18,6 +18,7 @@ use super::drain::{leads, started};
 use super::judge::Judge;
 use super::world::{Draws, MS, SECOND, World};
 use super::{FENCE, LONGER, seeds, settle, until_one_speaks};
+use crate::grpc::testing::hello;
 
 /// Seeds of one run of the test; `STRICT_SEEDS=0..=4999` asks for more.
 const SEEDS: &str = "0..=149";
@@ -88,26 +89,21 @@ async fn a_node_has_no_answer_until_a_beat_is_stored() {
     let (member, channel) = started(&model, folder.path(), "a", Span::secs(60), true).await;
     leads(&AdminClient::new(channel.clone())).await;
     let (asks, sent) = mpsc::channel(4);
-    let ask = |kind| asks.try_send(v1::ClientMessage { kind: Some(kind) }).unwrap();
-    let hello = v1::Hello {
-        client_id: "node-1".to_owned(),
-        incarnation: 1,
-        protocol_min: 1,
-        protocol_max: 1,
-        ..v1::Hello::default()
-    };
-    ask(Ask::Hello(hello));
+    asks.try_send(hello()).unwrap();
     let mut answers =
         GrantsClient::new(channel).session(ReceiverStream::new(sent)).await.unwrap().into_inner();
     let welcome = answers.message().await.unwrap().unwrap();
     assert!(matches!(welcome.kind, Some(Answer::Welcome(_))), "{welcome:?}");
-    let renewal = |seq| Ask::Renew(v1::Renew { seq, ..v1::Renew::default() });
-    ask(renewal(1));
+    let renew = |seq| {
+        let renew = Ask::Renew(v1::Renew { seq, ..v1::Renew::default() });
+        asks.try_send(v1::ClientMessage { kind: Some(renew) }).unwrap();
+    };
+    renew(1);
     let granted = answers.message().await.unwrap().unwrap();
     assert!(matches!(granted.kind, Some(Answer::Granted(_))), "{granted:?}");
     // No call reaches the shared store.
     model.draw(1, 1);
-    ask(renewal(2));
+    renew(2);
     assert!(timeout(Duration::from_secs(1), answers.message()).await.is_err(), "it waits for a beat");
     model.calm();
     let granted = answers.message().await.unwrap().unwrap();
