@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+use tidegate_tests::process::trial::leaders::{self, Kills};
 use tidegate_tests::process::trial::outage::{self, FALLBACK};
 use tidegate_tests::process::trial::overload;
 use tidegate_tests::process::trial::round_trip::{self, Distance};
@@ -63,6 +64,19 @@ enum Trial {
         /// One kill in so many is followed until a newcomer of a group with a limit has a lease.
         #[arg(long, value_name = "N", default_value_t = 5)]
         limited_every: u64,
+    },
+    /// Four nodes ask for all they can get while the leader of three controllers is killed, is away for five seconds and
+    /// comes back, again and again. Prints what was admitted, and how much of what was charged is in the ledger.
+    Leaders {
+        /// How many times.
+        #[arg(long, value_name = "N", default_value_t = 10)]
+        kills: u64,
+        /// From one kill to the next, in seconds.
+        #[arg(long, value_name = "S", default_value_t = 20, value_parser = clap::value_parser!(u64).range(6..))]
+        every: u64,
+        /// Does it to servers of PD and nodes with PD's client in place of ours, which `tests/pd/build` put there.
+        #[arg(long, value_name = "FOLDER")]
+        pd: Option<PathBuf>,
     },
     /// The same cluster: the member of etcd that leads is killed, alone. Prints how long nothing was granted, and whether
     /// another controller led after it.
@@ -142,6 +156,15 @@ async fn run(options: Options) -> Result<ExitCode, Box<dyn Error>> {
             }
             outcome.admitted
         }
+        Trial::Leaders { kills, every, pd } => {
+            let kills = Kills { count: kills, every: Duration::from_secs(every) };
+            let outcome = match pd {
+                Some(pd) => leaders::of_pd(&setting, pd.join("pd-server"), pd.join("node"), kills).await?,
+                None => leaders::of_ours(&setting, kills).await?,
+            };
+            show_leaders(&outcome);
+            outcome.admitted
+        }
         Trial::Takeover { kills, limited_every } => {
             return Ok(show_kills(&takeover::kills(&setting, kills, limited_every).await?));
         }
@@ -182,6 +205,13 @@ fn show_transfers(outcome: &transfer::Transfers) -> ExitCode {
     println!("  the next one said that it leads after:             {}", outcome.led);
     println!("  the next one recovered, or began another epoch:    {} times", outcome.recoveries);
     show_refused(outcome.refused)
+}
+
+fn show_leaders(outcome: &leaders::Outcome) {
+    println!("no node was admitted anything for {} ms at most", outcome.still.0 / 1_000);
+    println!("worst window above rate * window since the first kill: {}", outcome.since_kill);
+    println!("charged on the nodes: {}", outcome.charged);
+    println!("in the ledger:        {}", outcome.known);
 }
 
 fn show_refused((refused, all): (u64, u64)) -> ExitCode {

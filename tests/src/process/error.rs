@@ -26,6 +26,9 @@ pub enum ClusterError {
     /// The binary under test is not there.
     #[error("{0} is not built; run `cargo build -p tidegate-cli` first (with --release for a release run)")]
     NotBuilt(PathBuf),
+    /// Nothing of PD is there.
+    #[error("{0} is not there; `tests/pd/build` makes it of PD's sources")]
+    NoPd(PathBuf),
     /// A process did not do in time what it should.
     #[error("{what} took longer than {PATIENCE:?}; {log}")]
     TooLate {

@@ -4,8 +4,10 @@
 //! A trial is a measurement: how much of a cap is used in real time depends on the machine. The bound over every window
 //! does not, and is judged.
 
+pub mod leaders;
 pub mod outage;
 pub mod overload;
+mod pd;
 pub mod round_trip;
 mod series;
 pub mod takeover;
