@@ -85,6 +85,8 @@ mod over_rest;
 #[cfg(test)]
 mod pages;
 #[cfg(test)]
+mod parameters;
+#[cfg(test)]
 mod parting;
 #[cfg(test)]
 mod planned;
