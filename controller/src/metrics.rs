@@ -359,6 +359,9 @@ impl Tally for Metrics {
 }
 
 #[cfg(test)]
+mod page_tests;
+
+#[cfg(test)]
 mod tests {
     use tidegate_core::units::{RuTotal, Span};
     use tidegate_core::usage::{Parts, Total};
