@@ -186,11 +186,13 @@ mod tests {
             assert_eq!(header(&http, "content-type").as_deref(), Some("text/plain; charset=utf-8"));
             assert_eq!(header(&http, "retry-after-ms"), None);
             assert!(!http.body().is_end_stream());
+            assert_eq!(http.body().size_hint().exact(), Some(reason.text().len() as u64));
             let grpc = denied::<Empty<Bytes>>(&reason, None, true);
             assert_eq!(grpc.status(), 200);
             assert_eq!(header(&grpc, "content-type").as_deref(), Some("application/grpc"));
             // A response of headers alone.
             assert!(grpc.body().is_end_stream());
+            assert_eq!(grpc.body().size_hint().exact(), Some(0));
             assert_eq!(header(&grpc, "grpc-status"), Some(code.to_string()));
             assert_eq!(Status::from_header_map(grpc.headers()).unwrap().message(), reason.text());
             assert_eq!(header(&grpc, "retry-after-ms").is_some(), seconds.is_some());

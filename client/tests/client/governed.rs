@@ -9,7 +9,7 @@ use axum::routing::{get, post};
 use axum::{Extension, Router};
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
-use http_body::{Frame, SizeHint};
+use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use tidegate_client::meter::CpuTimer;
 use tidegate_client::tower::{Estimate, GovernLayer, Subject, UsageRecorder};
@@ -51,6 +51,8 @@ async fn the_adaptive_estimate_comes_an_eighth_nearer_with_each_request() {
 struct Made {
     left: usize,
     made: u64,
+    /// What it says of its length.
+    says: fn(u64) -> SizeHint,
 }
 
 impl http_body::Body for Made {
@@ -73,20 +75,40 @@ impl http_body::Body for Made {
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.left as u64)
+        (self.says)(self.left as u64)
     }
+}
+
+/// Of a stream whose parts are made one after the other.
+fn nothing(_: u64) -> SizeHint {
+    SizeHint::default()
+}
+
+fn most(length: u64) -> SizeHint {
+    let mut hint = SizeHint::default();
+    hint.set_upper(length);
+    hint
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_the_making_of_a_body_takes_of_the_processor_is_counted_where_it_is_long() {
-    for (length, is_counted) in [(16_384, false), (16_385, true)] {
+    let exactly: fn(u64) -> SizeHint = SizeHint::with_exact;
+    // One that does not say how long it is may be long.
+    for (length, says, is_counted) in [
+        (16_384, exactly, false),
+        (16_385, exactly, true),
+        (100, nothing as fn(u64) -> SizeHint, true),
+        (100, most, true),
+    ] {
         let fake = Fake::new();
         let client = client(&fake).await;
         let made = tower::service_fn(move |_: Request<Body>| async move {
-            Ok::<_, Infallible>(Response::new(Made { left: length, made: 20_000_000 }))
+            Ok::<_, Infallible>(Response::new(Made { left: length, made: 20_000_000, says }))
         });
         let service = GovernLayer::new(client.clone()).layer(made);
         let response = service.oneshot(Request::new(Body::empty())).await.unwrap();
+        let (told, meant) = (response.body().size_hint(), says(length as u64));
+        assert_eq!((told.lower(), told.upper()), (meant.lower(), meant.upper()));
         assert_eq!(response.into_body().collect().await.unwrap().to_bytes().len(), length);
         let total = client.resolve_now("", "").unwrap().consumption();
         assert_eq!((total.operations, total.usage.net_out_bytes), (1, length as u128));
