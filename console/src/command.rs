@@ -47,7 +47,9 @@ pub fn shell(verb: &str, group: &str, changed: &[Changed], revision: u64) -> Str
             "weight" if change.after.is_empty() => "1".to_owned(),
             _ => change.after.clone(),
         };
-        text.push_str(&format!(" {flag} {}", quoted(&value)));
+        // Behind a space, the shell's parser takes it for another flag.
+        let between = if value.starts_with('-') { '=' } else { ' ' };
+        text.push_str(&format!(" {flag}{between}{}", quoted(&value)));
     }
     if revision != 0 {
         text.push_str(&format!(" --expect-revision {revision}"));
@@ -78,7 +80,8 @@ pub fn sql(verb: &str, group: &str, changed: &[Changed]) -> String {
 
 /// What stands behind an option of SQL.
 fn value(field: &str, after: &str) -> String {
-    let string = |text: &str| format!("'{}'", text.replace('\'', "''"));
+    // The name stands in backquotes: it is a statement of MySQL, where a backslash escapes.
+    let string = |text: &str| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"));
     match (field, after) {
         ("weight", "") | ("fallback_total", "none") => "DEFAULT".to_owned(),
         (field, "") if TIMES.contains(&field) => "DEFAULT".to_owned(),
@@ -158,6 +161,26 @@ mod tests {
             ("policy", "paced", "--policy paced", "POLICY = PACED"),
             ("fallback_total", "none", "--fallback-total none", "FALLBACK_TOTAL = DEFAULT"),
             ("parent", "/", "--parent /", "PARENT = '/'"),
+            ("fallback", "conservative:10", "--fallback conservative:10", "FALLBACK = 'conservative:10'"),
+            ("fallback_total", "50", "--fallback-total 50", "FALLBACK_TOTAL = 50"),
+            ("burst", "default", "--burst default", "BURST = DEFAULT"),
+            ("max_debt", "5.5", "--max-debt 5.5", "MAX_DEBT = 5.5"),
+            ("max_wait_us", "500ms", "--max-wait 500ms", "MAX_WAIT = '500ms'"),
+            ("ttl_us", "", "--ttl 0s", "TTL = DEFAULT"),
+            ("renew_us", "", "--renew 0s", "RENEW = DEFAULT"),
+            ("priority", "high", "--priority high", "PRIORITY = HIGH"),
+            ("enforcement", "shadow", "--enforcement shadow", "ENFORCEMENT = SHADOW"),
+            ("policy", "token_bucket", "--policy token_bucket", "POLICY = TOKEN_BUCKET"),
+            ("quota", "none", "--quota none", "QUOTA = NONE"),
+            ("demote_to", "slow", "--demote-to slow", "DEMOTE_TO = 'slow'"),
+            ("comment", "", "--comment ''", "COMMENT = ''"),
+            ("comment", "plain", "--comment plain", "COMMENT = 'plain'"),
+            // Not another flag.
+            ("comment", "-f x", "--comment='-f x'", "COMMENT = '-f x'"),
+            ("comment", "--yes", "--comment=--yes", "COMMENT = '--yes'"),
+            // Not the end of a string.
+            ("comment", "C:\\new\\", "--comment 'C:\\new\\'", "COMMENT = 'C:\\\\new\\\\'"),
+            ("comment", "\\' or", "--comment '\\'\\'' or'", "COMMENT = '\\\\'' or'"),
         ] {
             let change = changed(&[(field, after)]);
             assert_eq!(shell("alter", "a", &change, 0), format!("tidegate group alter a {flag}"));
@@ -171,6 +194,8 @@ mod tests {
         assert_eq!(shell("create", "a", &both, 0), "tidegate group create a --burstable moderated:900");
         let rate = changed(&[("burst_ru_per_sec", "900")]);
         assert_eq!(shell("alter", "a", &rate, 0), "tidegate group alter a --burstable moderated:900");
+        let open = changed(&[("burst_ru_per_sec", "default"), ("burstable", "moderated")]);
+        assert_eq!(shell("alter", "a", &open, 0), "tidegate group alter a --burstable moderated:default");
         let off = changed(&[("burstable", "off")]);
         assert_eq!(shell("alter", "a", &off, 0), "tidegate group alter a --burstable off");
     }
