@@ -58,6 +58,7 @@ impl Log<'_> {
                 a href=(link.clone().with("before", before).with("as", "csv")) { "CSV" }
             }
             @match (self.entries.is_empty(), self.group.is_empty()) {
+                (true, _) if self.before != 0 => p.empty { "The log has nothing older." },
                 (true, true) => p.empty { "Nothing was changed yet." },
                 (true, false) => p.empty { "The log has no change of a group " bdi { (self.group) } "." },
                 _ => (table(self.entries)),
@@ -201,6 +202,66 @@ mod tests {
             older.contains("audit?group=shop&amp;before=52&amp;as=csv"),
             "a table is of what is shown: {older}"
         );
+    }
+
+    #[test]
+    fn an_empty_page_says_of_what_there_is_nothing() {
+        let of = |before, group| {
+            let log = Log { entries: &[], more: false, before, group };
+            log.page(&viewer(true, true)).into_string()
+        };
+        let says = [
+            "Nothing was changed yet.",
+            "The log has no change of a group <bdi>&lt;g&gt;</bdi>.",
+            "The log has nothing older.",
+        ];
+        for (before, group, said) in [(0, "", 0), (0, "<g>", 1), (7, "", 2), (7, "<g>", 2)] {
+            let text = of(before, group);
+            for (at, words) in says.iter().enumerate() {
+                assert_eq!(text.contains(words), at == said, "{words}: {text}");
+            }
+            assert_eq!(text.contains(">Newest<"), before != 0, "{text}");
+            assert_eq!(text.contains(">All changes<"), !group.is_empty(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_file_has_each_field_of_an_entry_and_the_page_who_it_was() {
+        let text = |text: &str| text.to_owned();
+        let entry = v1::AuditEntry {
+            id: 1,
+            unix_ms: 951_782_400_999,
+            actor: text("console of ann"),
+            kind: text("token"),
+            identity: text("ann"),
+            role: text("operator"),
+            peer: text("127.0.0.1:1"),
+            comment: text("=why"),
+            action: text("alter group"),
+            subject: text("shop"),
+            before: text("{\"a\":1}"),
+            after: text("{}"),
+            change: 9,
+        };
+        let names = "id,time,actor,kind,identity,role,peer,comment,action,subject,before,after,change";
+        let cells = "1,2000-02-29T00:00:00Z,console of ann,token,ann,operator,127.0.0.1:1,'=why,alter group,shop,\
+                     \"{\"\"a\"\":1}\",{},9";
+        assert_eq!(csv(std::slice::from_ref(&entry)), format!("{names}\r\n{cells}\r\n"));
+        let table = |entry| table(&[Entry { entry, ..Entry::default() }]).into_string();
+        let named = table(entry.clone());
+        assert!(
+            named.contains("<bdi>ann (token of operator, 127.0.0.1:1)</bdi><br><small><bdi>=why</bdi>"),
+            "{named}"
+        );
+        assert!(named.contains("<td>alter group <bdi>shop</bdi></td>"), "{named}");
+        assert!(
+            named.contains("before: <code>{&quot;a&quot;:1}</code>")
+                && named.contains("after: <code>{}</code>"),
+            "{named}"
+        );
+        // Of an entry without a name, the comment is part of the actor.
+        let unnamed = table(v1::AuditEntry { identity: String::new(), ..entry });
+        assert!(unnamed.contains("<td><bdi>console of ann</bdi></td>"), "{unnamed}");
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl Statements<'_> {
                 a href=(self.link().with("as", "csv")) { "CSV" }
             }
             (ranges(&paging::from(self.link(), 0), self.last))
-            @if self.rows.is_empty() { (self.empty()) } @else {
+            @if self.total == 0 { (self.empty()) } @else {
                 (self.table())
                 @let said = html! { "; counted over all gateways since " (moment(self.since_unix_ms)) };
                 (paging::pages(&self.link(), self.skip, self.total, &said))
@@ -327,6 +327,123 @@ pub(crate) mod tests {
             "another time begins there, too: {text}"
         );
         assert!(text.contains("<a href=\"/console/statements?last=1h&amp;sort=calls\""), "{text}");
+    }
+
+    /// An address that was kept while the list was longer leads back to the rows that are there.
+    #[test]
+    fn beyond_the_last_row_is_a_page_without_rows_and_not_an_empty_list() {
+        let of = |total, group, filter, last| {
+            let (rows, watches, runaways) = (&[], &[], &[]);
+            let (skip, since_unix_ms, order) = (100, 0, "ru");
+            let list = Statements {
+                rows,
+                total,
+                skip,
+                since_unix_ms,
+                group,
+                filter,
+                order,
+                last,
+                watches,
+                runaways,
+            };
+            list.page(&viewer(true, true)).into_string()
+        };
+        let text = of(50, "", "", "");
+        assert!(!text.contains("No gateway has reported") && text.contains("of 50"), "{text}");
+        assert!(text.contains("id=\"before\" href=\"/console/statements\""), "{text}");
+        for (group, filter, last, said) in [
+            ("", "", "", "No gateway has reported a statement."),
+            ("shop", "", "", "No statement fits."),
+            ("", "x", "", "No statement fits."),
+            ("", "", "1h", "No statement that fits was reported in this time."),
+        ] {
+            let text = of(0, group, filter, last);
+            assert!(text.contains(said) && !text.contains("id=\"before\""), "{said}: {text}");
+        }
+    }
+
+    /// A row of which each figure is another one.
+    pub(crate) fn figured() -> v1::StatementRow {
+        v1::StatementRow {
+            read_micro_ru: 8_000_000,
+            write_micro_ru: 10_000_000,
+            network_micro_ru: 16_000_000,
+            max_micro_ru: 31_000_000,
+            rows: 1_032,
+            elapsed_us: 132_000,
+            waited_us: 136_000,
+            errors: 35,
+            throttled: 36,
+            estimated: 37,
+            first_unix_ms: 951_782_400_000,
+            last_unix_ms: 951_868_800_000,
+            ..row("select ?, '='")
+        }
+    }
+
+    #[test]
+    fn a_row_has_the_same_figures_on_the_page_and_in_the_file() {
+        let row = figured();
+        let text = line(&row).into_string();
+        let cells = ["40", "10", "31", "4", "1,032", "132 ms", "136 ms", "35", "36"];
+        let cells = cells.map(|cell| format!("<td class=\"number\">{cell}</td>")).concat();
+        assert!(
+            text.contains(&format!("<td><a href=\"/console/groups/shop\">shop</a></td>{cells}</tr>")),
+            "{text}"
+        );
+        let text = short_table(std::slice::from_ref(&row)).into_string();
+        let cells = ["40", "10", "4"].map(|cell| format!("<td class=\"number\">{cell}</td>")).concat();
+        assert!(
+            text.contains(&format!("<td><a href=\"/console/groups/shop\">shop</a></td>{cells}</tr>")),
+            "{text}"
+        );
+        let names = "group,fingerprint,kind,template,calls,micro_ru,cpu_micro_ru,read_micro_ru,write_micro_ru,\
+                     network_micro_ru,max_micro_ru,rows,elapsed_us,waited_us,errors,throttled,estimated";
+        let cells = "shop,00000000000000ff,select,\"select ?, '='\",4,40000000,6000000,8000000,10000000,\
+                     16000000,31000000,1032,132000,136000,35,36,37";
+        assert_eq!(csv(&[row]), format!("{names}\r\n{cells}\r\n"));
+        // What was never admitted has cost nothing, and has no mean.
+        assert_eq!(cost(&v1::StatementRow { calls: 0, throttled: 1, ..v1::StatementRow::default() }), (0, 0));
+    }
+
+    #[test]
+    fn a_watch_is_listed_with_what_it_does_and_until_when() {
+        let of = |watch: v1::Watch, may_change| {
+            let (rows, runaways, watches) = (&[], &[], &[watch]);
+            let (total, skip, since_unix_ms, order) = (0, 0, 0, "ru");
+            let (group, filter, last) = ("", "", "");
+            let list = Statements {
+                rows,
+                total,
+                skip,
+                since_unix_ms,
+                group,
+                filter,
+                order,
+                last,
+                watches,
+                runaways,
+            };
+            list.page(&viewer(may_change, true)).into_string()
+        };
+        let watch = v1::Watch {
+            id: 7,
+            group: "shop".to_owned(),
+            r#match: "exact".to_owned(),
+            text: "<t>".to_owned(),
+            action: "kill".to_owned(),
+            source: "by-hand".to_owned(),
+            end_unix_ms: 951_782_400_000,
+            ..v1::Watch::default()
+        };
+        let text = of(watch.clone(), true);
+        let row = "<bdi>&lt;t&gt;</bdi></td><td>shop</td><td>exact</td><td>kill</td><td><time \
+                   datetime=\"2000-02-29T00:00:00Z\">2000-02-29 00:00:00 UTC</time></td><td>by-hand</td>";
+        assert!(text.contains(row) && text.contains("name=\"id\" value=\"7\""), "{text}");
+        let text = of(v1::Watch { action: String::new(), end_unix_ms: 0, ..watch }, false);
+        assert!(text.contains("<td>that of the group's limit</td><td>for ever</td>"), "{text}");
+        assert!(text.contains("<bdi>&lt;t&gt;") && !text.contains("/console/unwatch"), "{text}");
     }
 
     #[test]
