@@ -273,6 +273,42 @@ mod tests {
     }
 
     #[test]
+    fn an_area_has_the_colour_of_its_row_in_the_legend_whatever_is_left_out() {
+        let names: Vec<String> = (0..=COLOURS).map(|at| format!("n{at}")).collect();
+        let series = names.iter().map(|name| Series { name: name.clone(), values: vec![1, 1] }).collect();
+        let hidden = ["n0".to_owned(), "n3".to_owned()];
+        let (title, of, link) = ("Use", "Group", Link::to(&[]));
+        let chart = Chart { title, times: vec![0, 1_000], of, series, limit: None, hidden: &hidden, link };
+        let text = chart.markup().into_string();
+        let areas = text.split("<polygon class=\"").skip(1).map(|rest| rest.split('"').next().unwrap());
+        assert_eq!(areas.collect::<Vec<_>>(), ["s1", "s2", "s4", "s5", "s6", "s7", "s0"], "{text}");
+        for (at, name) in names.iter().enumerate() {
+            let row = format!("<span class=\"swatch s{}\"></span><bdi>{name}</bdi>", at % COLOURS);
+            assert!(text.contains(&row), "{row}: {text}");
+        }
+        assert_eq!(text.matches("class=\"hidden\"").count(), 2, "{text}");
+        assert!(
+            text.contains("href=\"/console?hide=n0\"") && text.contains("href=\"/console?hide=n3\""),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn the_legend_has_the_newest_the_mean_and_the_largest_value() {
+        let values = [9, 1, 2].map(|value| value * 1_000_000).to_vec();
+        let series = vec![Series { name: "a".to_owned(), values }];
+        let (title, of, link) = ("Use", "Group", Link::to(&[]));
+        let limit = Some((7_000_000, "capacity"));
+        let chart = Chart { title, times: vec![0, 1_000, 2_000], of, series, limit, hidden: &[], link };
+        let text = chart.markup().into_string();
+        let cells = ["2", "4", "9"].map(|cell| format!("<td class=\"number\">{cell}</td>")).concat();
+        assert!(text.contains(&format!("<bdi>a</bdi></a></th>{cells}</tr>")), "{text}");
+        assert!(text.contains("capacity</th><td class=\"number\">7</td>"), "{text}");
+        // The scale ends at 10 RU/s: a limit of 7 is 147 above the foot.
+        assert!(text.contains("<line class=\"limit\" x1=\"64\" x2=\"900\" y1=\"71\" y2=\"71\">"), "{text}");
+    }
+
+    #[test]
     fn a_scale_ends_at_a_round_value_above_all() {
         for (value, top) in [(1, 1), (3, 4), (5, 8), (9, 10), (11, 20), (41, 80), (99_000_000, 100_000_000)] {
             assert_eq!(round_up(value), top);

@@ -31,8 +31,28 @@ mod tests {
 
     #[test]
     fn cells_are_read_back_as_they_were_and_never_run() {
-        let row = ["a,b", "say \"hi\"", "two\nlines", "=1+1", "-3.5", "-x", ""].map(str::to_owned);
-        let text = text(&["one", "two"], [row]);
-        assert_eq!(text, "one,two\r\n\"a,b\",\"say \"\"hi\"\"\",\"two\nlines\",'=1+1,-3.5,'-x,\r\n");
+        for (cell, written) in [
+            ("a,b", "\"a,b\""),
+            ("say \"hi\"", "\"say \"\"hi\"\"\""),
+            ("two\nlines", "\"two\nlines\""),
+            ("two\rlines", "\"two\rlines\""),
+            ("=1+1", "'=1+1"),
+            ("+1", "'+1"),
+            ("@a", "'@a"),
+            ("\t=1", "'\t=1"),
+            ("\r=1", "\"'\r=1\""),
+            ("-x", "'-x"),
+            ("-3.5", "-3.5"),
+            ("7", "7"),
+            ("", ""),
+            // What has to be in quotes is run as what has not.
+            ("=HYPERLINK(\"http://x\",\"y\")", "\"'=HYPERLINK(\"\"http://x\"\",\"\"y\"\")\""),
+            ("@a,b", "\"'@a,b\""),
+            ("-x\ny", "\"'-x\ny\""),
+            ("-1,5", "\"'-1,5\""),
+        ] {
+            let text = text(&["one", "two"], [[cell.to_owned(), "end".to_owned()]]);
+            assert_eq!(text, format!("one,two\r\n{written},end\r\n"), "{cell:?}");
+        }
     }
 }

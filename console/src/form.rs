@@ -257,6 +257,18 @@ mod tests {
         );
         let new = Form { group: None, ..form }.page(&viewer(true, true)).into_string();
         assert!(!new.contains("form=\"definition\""), "a new group has no history: {new}");
+        // What is not there yet has a name that is typed, and is not proposed.
+        for (is_there, part) in [
+            (true, "action=\"/console/groups/shop/edit\""),
+            (true, "<input type=\"hidden\" name=\"name\" value=\"shop\">"),
+            (true, "name=\"propose\""),
+            (true, "<a href=\"/console/groups/shop\">Cancel</a>"),
+            (false, "action=\"/console/groups/new\""),
+            (false, "<input id=\"field-name\" name=\"name\""),
+            (false, "<a href=\"/console/groups\">Cancel</a>"),
+        ] {
+            assert_eq!((text.contains(part), new.contains(part)), (is_there, !is_there), "{part}");
+        }
     }
 
     #[test]
@@ -271,6 +283,25 @@ mod tests {
         };
         let text = effect.markup().into_string();
         assert!(text.contains("<b>12</b>") && text.contains("1,440") && text.contains("--rate 50"), "{text}");
+        assert!(
+            text.contains("<b>12</b> of the last 1,440 minutes") && text.contains("<p class=\"warn\">"),
+            "{text}"
+        );
+        let row = "<code>ru_per_sec</code></th><td><bdi>100</bdi></td><td><bdi>50</bdi></td>";
+        assert!(text.contains(row), "{text}");
+        let warnings = vec!["<w>".to_owned()];
+        let never = Effect { above: Some((0, 9)), warnings, sql: "ALTER …;".to_owned(), ..effect.clone() };
+        let text = never.markup().into_string();
+        assert!(text.contains("<b>0</b> of the last 9") && !text.contains("class=\"warn\""), "{text}");
+        assert!(text.contains("<li>&lt;w&gt;</li>") && text.contains("ALTER …;"), "{text}");
+        // Beside what is wrong nothing says that it would be done.
+        let wrong = Effect { faults: vec![(String::new(), "<no>".to_owned())], ..never };
+        let text = wrong.markup().into_string();
+        assert!(text.contains("&lt;no&gt;") && !text.contains("#field-"), "{text}");
+        assert!(
+            !text.contains("--rate 50") && !text.contains("of the last") && !text.contains("What changes"),
+            "{text}"
+        );
         assert!(Effect::default().markup().into_string().contains("Nothing changes"));
     }
 }

@@ -373,6 +373,79 @@ mod tests {
     }
 
     #[test]
+    fn each_figure_is_in_its_place_and_marked_where_something_waits() {
+        use tidegate_core::waited::Summary;
+        let calm = page_of(group("a", "", 40, 1), Range::Live, false);
+        for part in [
+            "<dt>Burst left</dt><dd>–</dd>",
+            "<div class=\"\"><dt>Waiting</dt>",
+            "<div class=\"\"><dt>Debt</dt>",
+        ] {
+            assert!(calm.contains(part), "{part}: {calm}");
+        }
+        assert!(!calm.contains("Waits, last minute") && !calm.contains("Throttled: "), "{calm}");
+        let waits = Summary { ended: 11, in_vain: 12, p50_us: 13, p99_us: 14, max_us: 15 };
+        let a = GroupNow {
+            leased: Rate::whole(30),
+            demand: Rate::whole(31),
+            backlog: Ru::whole(32),
+            debt: Ru::whole(33),
+            waiting: 34,
+            waits: Some(waits),
+            leases: 35,
+            total: crate::present::Charged { operations: 36, micro_ru: 37_000_000 },
+            throttled: 38,
+            ..group("a", "", 40, 1)
+        };
+        let text = page_of(a, Range::Live, false);
+        for part in [
+            "<div><dt>Uses, with groups below</dt><dd>3 RU/s</dd>",
+            "<div><dt>Limit</dt><dd>40 RU/s</dd>",
+            "<div><dt>Demand</dt><dd>31 RU/s</dd>",
+            "<div><dt>Leased</dt><dd>30 RU/s</dd>",
+            "<div class=\"warn\"><dt>Waiting</dt><dd>34</dd>",
+            "<div><dt>Waits, last minute</dt><dd>11<small>, 12 in vain</small></dd>",
+            "<dd>13 µs, 14 µs<small>, 15 µs</small></dd>",
+            "<div class=\"warn\"><dt>Backlog</dt><dd>32 RU</dd>",
+            "<div class=\"warn\"><dt>Debt</dt><dd>33 RU</dd>",
+            "<div><dt>Operations</dt><dd>36</dd>",
+            "<div><dt>Refused</dt><dd>38</dd>",
+            "<div><dt>RU since it was made</dt><dd>37</dd>",
+            "<b>Throttled: </b>the next renewal brings more.",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let below = ["none", "2 RU/s", "0"].map(|cell| format!("<td class=\"number\">{cell}</td>")).concat();
+        assert!(text.contains(&format!("href=\"/console/groups/b\">b</a></th>{below}</tr>")), "{text}");
+        // Of what was there before, all of the time counts.
+        let past = page_of(group("a", "", 40, 1), Range::Hour, false);
+        assert!(past.contains("<th scope=\"row\">CPU</th><td class=\"number\">60 RU</td>"), "{past}");
+    }
+
+    #[test]
+    fn a_lease_has_its_figures_in_their_places() {
+        let [rate, demand, cap, backlog, debt] = ["11", "12", "13", "14", "15"].map(str::to_owned);
+        let (client, committed, lump) = ("<n>".to_owned(), "91".to_owned(), "92".to_owned());
+        let lease = v1::LeaseInfo {
+            client,
+            rate,
+            committed,
+            cap,
+            lump,
+            demand,
+            backlog,
+            debt,
+            waiting: 1_016,
+            expires_in_us: 17_000_000,
+            ..v1::LeaseInfo::default()
+        };
+        let text = lease_table(&[lease]).into_string();
+        let cells = ["11 RU/s", "12 RU/s", "13 RU", "14 RU", "15 RU", "1,016", "17 s"];
+        let cells = cells.map(|cell| format!("<td class=\"number\">{cell}</td>")).concat();
+        assert!(text.contains(&format!("<bdi>&lt;n&gt;</bdi></th>{cells}</tr>")), "{text}");
+    }
+
+    #[test]
     fn a_group_says_where_its_work_goes_on() {
         let mut a = group("a", "", 10, 1);
         Arc::make_mut(&mut a.group).demote_to = "z".to_owned();

@@ -266,6 +266,7 @@ fn rows<'g>(present: &'g Present, filter: &str, sort: Sort) -> Vec<(usize, &'g G
 mod tests {
     use super::*;
     use crate::frame::tests::viewer;
+    use crate::present::Charged;
     use crate::present::tests::group;
     use tidegate_core::waited::Summary;
 
@@ -294,6 +295,101 @@ mod tests {
         );
         assert_eq!(names(&list(&present, "B", "", 0)), [(0, "b")]);
         assert_eq!(list(&present, "", "nonsense", 0).sort, Sort::Tree);
+    }
+
+    /// A parent of which each figure is another one, and a group below it that uses some.
+    fn figured() -> Present {
+        let waits = Summary { p50_us: 21, p99_us: 22, max_us: 23, ..Summary::default() };
+        let a = GroupNow {
+            own: Rate::whole(2),
+            demand: Rate::whole(31),
+            backlog: Ru::whole(32),
+            debt: Ru::whole(33),
+            waiting: 34,
+            waits: Some(waits),
+            leases: 35,
+            total: Charged { operations: 36, micro_ru: 37_000_000 },
+            throttled: 38,
+            ..group("a", "", 40, 2)
+        };
+        Present::of(1, [a, group("b", "a", 0, 4)])
+    }
+
+    #[test]
+    fn a_row_has_the_same_figures_on_the_page_and_in_the_file() {
+        let present = figured();
+        let mut list = list(&present, "", "", 0);
+        let names = "group,parent,limit_micro_ru_per_sec,used_micro_ru_per_sec,demand_micro_ru_per_sec,\
+                     backlog_micro_ru,waiting,p99_wait_us,refused,total_micro_ru,leases,why";
+        let a = "a,,40000000,6000000,31000000,32000000,34,22,38,37000000,35,the next renewal brings more";
+        let b = "b,a,,4000000,0,0,0,,0,0,0,";
+        assert_eq!(list.csv(), format!("{names}\r\n{a}\r\n{b}\r\n"));
+        let held = Held { burst_left: Some(Ru::whole(41)), rates: vec![("n".to_owned(), Rate::whole(1))] };
+        list.held.insert("a".to_owned(), held);
+        let text = list.live().into_string();
+        let cells = |name: &str| -> Vec<String> {
+            let (_, row) = text.split_once(&format!("id=\"group-{name}\"")).unwrap();
+            let (row, _) = row.split_once("</tr>").unwrap();
+            let cells = row.split("<td").skip(1).map(|cell| cell.split_once('>').unwrap().1);
+            cells.map(|cell| cell.replace("</td>", "")).collect()
+        };
+        let a = cells("a");
+        assert_eq!(a[..9], ["40", "6", "31", "32", "34", "22 µs", "38", "37", "41"]);
+        assert!(a[9].contains("15 percent of its limit") && a[9].contains(" width=\"15\""), "{a:?}");
+        assert_eq!(a[10..], ["35", "<bdi>n</bdi> 100 %"]);
+        assert_eq!(cells("b"), ["none", "4", "0", "0", "0", "–", "0", "0", "–", "", "0", ""]);
+        let why = "title=\"the next renewal brings more\"";
+        assert!(text.matches(why).count() == 1 && !text.contains("class=\"full\""), "{text}");
+    }
+
+    #[test]
+    fn each_column_that_is_chosen_puts_its_largest_first_and_keeps_what_else_is_chosen() {
+        let of = |name: &str, sort: Sort| {
+            let mut group = group(name, "", if sort == Sort::Limit { 90 } else { 10 }, 0);
+            match sort {
+                Sort::Used => group.own = Rate::whole(9),
+                Sort::Demand => group.demand = Rate::whole(9),
+                Sort::Backlog => group.backlog = Ru::whole(9),
+                Sort::Waiting => group.waiting = 9,
+                Sort::Wait => group.waits = Some(Summary { p99_us: 9, ..Summary::default() }),
+                Sort::Refused => group.throttled = 9,
+                Sort::Total => group.total.micro_ru = 9,
+                Sort::Tree | Sort::Limit => {}
+            }
+            group
+        };
+        let all = Sort::ALL.into_iter().map(|(sort, word, _)| of(&format!("g-{word}"), sort));
+        let present = Present::of(1, all.chain([group("g", "", 10, 0)]));
+        for (_, word, name) in Sort::ALL.into_iter().skip(1) {
+            let list = list(&present, "g", word, 100);
+            assert_eq!(list.rows[0].1.name(), format!("g-{word}"), "{word}");
+            let link = list.link().to_string();
+            assert_eq!(link, format!("/console/groups?q=g&sort={word}&skip=100"));
+            let text = list.page(&viewer(false, true)).into_string();
+            // Another order begins at its first page.
+            let head = format!(
+                "aria-sort=\"descending\"><a href=\"/console/groups?q=g&amp;sort={word}\" id=\"sort-{word}\">{name}<"
+            );
+            assert!(text.matches("aria-sort").count() == 1 && text.contains(&head), "{text}");
+            let hidden = format!("<input type=\"hidden\" name=\"sort\" value=\"{word}\">");
+            assert!(text.contains(&hidden), "who types a name keeps the order: {text}");
+        }
+    }
+
+    #[test]
+    fn a_group_that_holds_no_one_up_is_full_from_95_percent_on() {
+        for (uses, is_full) in [(94, false), (95, true), (300, true)] {
+            let present = Present::of(1, [group("a", "", 100, uses)]);
+            let text = list(&present, "", "", 0).live().into_string();
+            assert!(text.contains(&format!("{uses} percent of its limit")), "{text}");
+            assert!(text.contains(&format!(" width=\"{}\"", uses.min(100))), "{text}");
+            assert_eq!(text.contains("class=\"full\""), is_full, "{uses}: {text}");
+        }
+        let mut a = group("a", "", 100, 1);
+        std::sync::Arc::make_mut(&mut a.group).enforcement = "shadow".to_owned();
+        let present = Present::of(1, [a, group("b", "", 100, 1)]);
+        let text = list(&present, "", "", 0).live().into_string();
+        assert_eq!(text.matches(">shadow<").count(), 1, "{text}");
     }
 
     #[test]

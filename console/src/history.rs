@@ -132,6 +132,39 @@ mod tests {
     }
 
     #[test]
+    fn each_cause_is_a_series_from_the_first_bucket_to_the_last() {
+        let now = 36_030;
+        // Columns begin at 32,460 and end at 36,060: half of the last one is over.
+        let bucket =
+            |start_s, micro: i128| Bucket { start_s, parts: [1, 2, 3, 4, 5].map(|part| part * micro) };
+        let whole = 60_000_000;
+        let buckets =
+            [(32_400, whole), (32_460, whole), (33_000, 2 * whole), (36_000, whole / 2), (36_060, whole)];
+        let (times, series) =
+            columns(&buckets.map(|(start_s, micro)| bucket(start_s, micro)), (3_600, 60), now);
+        assert_eq!((times[0], times[59]), (32_460_000, 36_000_000));
+        let names: Vec<&str> = series.iter().map(|series| series.name.as_str()).collect();
+        assert_eq!(names, PARTS);
+        for (series, part) in series.iter().zip(1..) {
+            let used: Vec<(usize, i64)> =
+                series.values.iter().copied().enumerate().filter(|(_, value)| *value != 0).collect();
+            let rate = part * 1_000_000;
+            assert_eq!(used, [(0, rate), (9, 2 * rate), (59, rate)], "{}", series.name);
+        }
+        // Several buckets of one column are one mean.
+        let (length, step) = Range::Day.seconds().unwrap();
+        let hour: Vec<Bucket> = (0..60).map(|at| bucket(now / 480 * 480 - 4_800 + at * 60, whole)).collect();
+        let (times, series) = columns(&hour, (length, step), now);
+        assert_eq!((times.len(), times[1] - times[0]), (180, 480_000));
+        let sum: i64 = series[0].values.iter().sum();
+        assert_eq!(sum * 480, 60 * 60_000_000, "nothing is counted twice or not at all");
+        assert_eq!(
+            (bucket(0, 7).total(), Range::ALL.map(|(range, ..)| range.word())),
+            (105, ["", "1h", "24h", "90d"])
+        );
+    }
+
+    #[test]
     fn buckets_from_other_times_are_left_out() {
         let (_, series) = columns(&[bucket(0, 9, 9), bucket(99_999_999, 9, 9)], (3_600, 60), 36_030);
         assert!(series.is_empty());

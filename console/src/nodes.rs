@@ -158,9 +158,70 @@ mod tests {
         let text = of("").live().into_string();
         assert_eq!(text.matches("<bdi>n-").count(), MOST);
         assert!(text.contains("of 300") && text.contains("silent for"), "{text}");
+        assert_eq!(of("").csv().lines().count(), 301, "the CSV has all");
         let nodes = of("n-0299");
         assert_eq!(nodes.live().into_string().matches("<bdi>n-").count(), 1);
         assert_eq!(nodes.csv().lines().count(), 2);
+    }
+
+    #[test]
+    fn each_node_and_lease_has_its_figures_on_the_page_and_in_the_file() {
+        let node = v1::NodeStats { process_cpu_ns: 200, metered_cpu_ns: 50, resident_bytes: 6 };
+        let client = v1::ClientInfo {
+            client: "n".to_owned(),
+            incarnation: 1,
+            agent: "<a>/2".to_owned(),
+            connected: false,
+            silent_us: 3_000_000,
+            leases: 1_004,
+            messages: 1_005,
+            node: Some(node),
+        };
+        let open = v1::ClientInfo { client: "o".to_owned(), connected: true, node: None, ..client.clone() };
+        let [rate, demand, backlog, debt] = ["11", "12", "13", "14"].map(str::to_owned);
+        let [group, committed, cap, lump] = ["g", "91", "92", "93"].map(str::to_owned);
+        let (client_of, expires_in_us) = ("n".to_owned(), 15_000_000);
+        let lease = v1::LeaseInfo {
+            group,
+            client: client_of,
+            incarnation: 1,
+            rate,
+            committed,
+            cap,
+            lump,
+            demand,
+            backlog,
+            debt,
+            waiting: 94,
+            expires_in_us,
+        };
+        let of = |filter| {
+            let (clients, leases) = ([client.clone(), open.clone()], [lease.clone()]);
+            let nodes = Nodes { clients: &clients, leases: &leases, are_cut: (false, false), filter };
+            (nodes.live().into_string(), nodes.csv())
+        };
+        let (text, csv) = of("");
+        let names = "node,start,software,connected,silent_us,leases,messages,process_cpu_ns,metered_cpu_ns,resident_bytes";
+        let silent = "n,1,<a>/2,false,3000000,1004,1005,200,50,6";
+        assert_eq!(csv, format!("{names}\r\n{silent}\r\no,1,<a>/2,true,3000000,1004,1005,0,0,0\r\n"));
+        let figures = |percent, bytes| {
+            let cells = ["1,004", "1,005", percent, bytes, "1"]
+                .map(|cell| format!("<td class=\"number\">{cell}</td>"));
+            format!("<td><bdi>&lt;a&gt;/2</bdi></td>{}</tr>", cells.concat())
+        };
+        let silent =
+            format!("<span class=\"badge warn\">silent for 3.0 s</span></td>{}", figures("25 %", "6 B"));
+        let open = format!("<bdi>o</bdi></th><td>connected</td>{}", figures("0 %", "0 B"));
+        assert!(text.contains(&silent) && text.contains(&open), "{text}");
+        let cells = ["11 RU/s", "12 RU/s", "13 RU", "14 RU", "15 s"]
+            .map(|cell| format!("<td class=\"number\">{cell}</td>"));
+        let lease = format!("id=\"lease-g-n\">g</a></th><td><bdi>n</bdi></td>{}</tr>", cells.concat());
+        assert!(text.contains(&lease), "{text}");
+        let (text, csv) = of("o");
+        assert!(
+            !text.contains("<bdi>n</bdi>") && csv.lines().count() == 2,
+            "a filter is of both: {text} {csv}"
+        );
     }
 
     #[test]

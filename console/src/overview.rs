@@ -234,13 +234,63 @@ mod tests {
         assert!(text.contains("Recovers for") && text.contains("4.0 s"), "{text}");
         assert_eq!(text.matches("the controller recovers from an unclean stop").count(), 3, "{text}");
         assert!(text.contains("<dt>Operations waiting</dt><dd>16</dd>"), "{text}");
-        let many = (0..=MOST_THROTTLED).map(|at| waits_named(&format!("g{at}")));
-        let text = page(None, &Present::of(1, many), &Seconds::default());
-        assert!(text.contains("sort=waiting") && text.contains("and 1 more"), "{text}");
     }
 
-    fn waits_named(name: &str) -> GroupNow {
-        GroupNow { waiting: 1, ..group(name, "", 10, 10) }
+    #[test]
+    fn of_many_who_wait_those_are_listed_who_wait_most_whatever_their_names() {
+        for (more, said) in [(0, None), (1, Some("and 1 more")), (5, Some("and 5 more"))] {
+            let count = MOST_THROTTLED + more;
+            let waits =
+                |at: usize| GroupNow { waiting: 1 + at as u64, ..group(&format!("g{at:02}"), "", 10, 10) };
+            let text = page(None, &Present::of(1, (0..count).map(waits)), &Seconds::default());
+            let listed: Vec<&str> =
+                text.split("id=\"waits-").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+            let most: Vec<String> = (more..count).rev().map(|at| format!("g{at:02}")).collect();
+            assert_eq!(listed, most);
+            assert_eq!(text.contains("groups?sort=waiting"), said.is_some(), "{text}");
+            assert!(said.is_none_or(|said| text.contains(said)), "{text}");
+            assert!(text.contains(&format!("<dt>Throttled</dt><dd>{count}</dd>")), "{text}");
+        }
+    }
+
+    #[test]
+    fn figures_and_rows_say_what_is_and_are_marked_where_somebody_waits() {
+        let backlog = tidegate_core::units::Ru::whole(31);
+        let waits = GroupNow { waiting: 1_032, backlog, leases: 1, ..group("a", "", 40, 2) };
+        let owes = GroupNow { backlog, ..group("c", "", 0, 1) };
+        let present = Present::of(1, [waits, group("b", "a", 0, 4), owes]);
+        let status = v1::StatusReply {
+            capacity: "500".to_owned(),
+            warnings: vec!["<w>".to_owned()],
+            ..v1::StatusReply::default()
+        };
+        let mut recent = Recent::default();
+        for (unix_ms, rate) in [(1_000, 70), (2_000, 7)] {
+            recent.push(Sample::of(unix_ms, vec![(Arc::from("a"), Rate::whole(rate))]));
+        }
+        let text = page(Some(&status), &present, &recent.seconds());
+        for part in [
+            "<div><dt>Used now</dt><dd>7 RU/s</dd>",
+            "<div><dt>Capacity</dt><dd>500 RU/s</dd>",
+            "<div><dt>Nodes</dt><dd>3 <small>and 1 silent</small></dd>",
+            "<div><dt>Groups</dt><dd>3</dd>",
+            "<div class=\"warn\"><dt>Throttled</dt><dd>2</dd>",
+            "<div class=\"warn\"><dt>Operations waiting</dt><dd>1,032</dd>",
+            "<li>&lt;w&gt;</li>",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("Recovers for"), "{text}");
+        let numbers = |of: [&str; 4]| of.map(|cell| format!("<td class=\"number\">{cell}</td>")).concat();
+        let a = ["1,032", "31 RU", "6 RU/s", "40 RU/s"];
+        assert!(
+            text.contains(&format!("<td>the next renewal brings more</td>{}</tr>", numbers(a))),
+            "{text}"
+        );
+        let c = ["0", "31 RU", "1 RU/s", "none"];
+        assert!(text.contains(&format!("<td>no node has a lease</td>{}</tr>", numbers(c))), "{text}");
+        let calm = page(Some(&status), &Present::of(1, [group("a", "", 40, 2)]), &recent.seconds());
+        assert!(!calm.contains("class=\"warn\""), "{calm}");
     }
 
     #[test]

@@ -282,6 +282,42 @@ pub(crate) mod tests {
         assert_eq!(tree, [(0, "a"), (1, "b"), (2, "c"), (0, "d")]);
         let up: Vec<_> = present.way_up("c").map(GroupNow::name).collect();
         assert_eq!(up, ["c", "b", "a"]);
+        let below = |name| present.children(name).map(GroupNow::name).collect::<Vec<_>>();
+        assert_eq!((below("a"), below("c"), below("none")), (vec!["b"], vec![], vec![]));
+        // What nodes hold of a group has what they hold below it in it already, and what they ask for, too.
+        let asks = |demand, group| GroupNow { demand: Rate::whole(demand), ..group };
+        let groups =
+            [asks(9, group("a", "", 0, 8)), asks(2, group("b", "a", 0, 2)), asks(4, group("c", "a", 0, 3))];
+        let present = Present::of(7, groups);
+        let a = present.get("a").unwrap();
+        assert_eq!((a.own, a.used), (Rate::whole(8), Rate::whole(13)));
+        assert_eq!((a.leased, a.demand), (Rate::whole(8), Rate::whole(9)));
+    }
+
+    #[test]
+    fn a_quota_of_requests_lasts_until_the_last_one_and_one_of_ru_as_long_as_alarms_say() {
+        let spent = |amount: &str, left: &str, unit: &str| {
+            let [amount, left, unit] = [amount, left, unit].map(str::to_owned);
+            let quota = v1::QuotaState { amount, left, unit, ..v1::QuotaState::default() };
+            GroupNow { quota: Some(Box::new(quota)), ..group("a", "", 10, 1) }.has_spent_its_quota()
+        };
+        for (amount, left, unit, is_spent) in [
+            ("1000", "5", "requests", false),
+            ("1000", "1", "requests", false),
+            ("1000", "0.999999", "requests", true),
+            ("1000", "0", "requests", true),
+            ("1000", "-3", "requests", true),
+            ("1000", "10.000001", "RU", false),
+            ("1000", "10", "RU", true),
+            ("1000", "10", "", true),
+            ("1000", "1000", "", false),
+            // What is not said is not spent.
+            ("1000", "", "RU", false),
+            ("", "0", "RU", false),
+        ] {
+            assert_eq!(spent(amount, left, unit), is_spent, "{left} of {amount} {unit}");
+        }
+        assert!(!group("a", "", 10, 1).has_spent_its_quota());
     }
 
     #[test]
@@ -306,6 +342,7 @@ pub(crate) mod tests {
         assert_eq!(of("moderated", "150").unwrap(), Rate::whole(150));
         assert_eq!(of("moderated", "default").unwrap(), Rate::whole(200));
         assert_eq!(of("unlimited", ""), None);
+        assert_eq!(of("unlimited", "150"), None);
         assert_eq!(limit(&v1::Group { ru_per_sec: "unlimited".to_owned(), ..v1::Group::default() }), None);
     }
 }

@@ -151,6 +151,41 @@ mod tests {
             text.contains("<b>4 RU</b>") && text.contains("75 %"),
             "one RU of CPU, three copies written: {text}"
         );
+        let rows = |text: &str| text.matches("<tr>").count();
+        let (one, dearer) = (text, table.clone());
+        // The table that is tried out stands beside the one that charges, with a price of its own.
+        let shadowed =
+            Prices { shadow: Some(&dearer), ..prices.clone() }.page(&viewer(true, true)).into_string();
+        let alone = Prices { active: None, shadow: Some(&dearer), ..prices.clone() };
+        let alone = alone.page(&viewer(true, true)).into_string();
+        for (text, active, shadow) in [(&one, 1, 0), (&shadowed, 1, 1), (&alone, 0, 1)] {
+            for (role, count) in [("Active: ", active), ("Shadow: ", shadow)] {
+                assert_eq!(text.matches(&format!("scope=\"col\">{role}")).count(), count, "{text}");
+                assert_eq!(text.matches(&format!("<h3>{role}")).count(), count, "{text}");
+            }
+            assert_eq!(text.matches("<b>4 RU</b>").count(), active + shadow, "{text}");
+        }
+        assert!(rows(&shadowed) > rows(&one) && one.contains(&format!("Stored: {table}.")), "{one}");
+        let cells = |name: &str, of: String| format!("{name}</code></th><td class=\"number\">{of}</td>");
+        for field in Field::ALL {
+            assert!(
+                one.contains(&cells(field.name(), table.coefficient(field).to_string())),
+                "{field:?}: {one}"
+            );
+            let typed =
+                format!("name=\"{}\" inputmode=\"numeric\" value=\"{}\"", field.name(), field.of(&usage));
+            assert!(one.contains(&typed), "{typed}: {one}");
+        }
+        assert!(
+            one.contains(&format!("multiplied</th><td class=\"number\">{}</td>", table.replicas())),
+            "{one}"
+        );
+        let parts = [("CPU", "1 RU", 25), ("Read", "0 RU", 0), ("Write", "3 RU", 75), ("Network", "0 RU", 0)];
+        for (part, ru, percent) in parts {
+            let row =
+                format!("{part}</th><td class=\"number\">{ru}</td><td class=\"number\">{percent} %</td>");
+            assert!(one.contains(&row), "{row}: {one}");
+        }
         let faults = [(Field::CpuNs, "<x>".to_owned())];
         let text = Prices { faults: &faults, ..prices }.page(&viewer(true, true)).into_string();
         assert!(text.contains("value=\"&lt;x&gt;\"") && text.contains("aria-invalid"), "{text}");

@@ -120,6 +120,12 @@ mod tests {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(!text.contains("As typed"), "{text}");
+        let proposed = v1::Proposal { proposed_unix_s: 30, ..proposed };
+        let times = ["00:00:30Z", "00:01:00Z"].map(|at| format!("<time datetime=\"1970-01-01T{at}\">"));
+        let text = page(Some(&proposed), true);
+        let (before, after) = text.split_once(", and not in force. Compared since ").unwrap();
+        let before = before.rsplit("Proposed ").next().unwrap();
+        assert!(before.starts_with(&times[0]) && after.starts_with(&times[1]), "{text}");
         assert!(!page(Some(&proposed), false).contains("<form method=\"post\" action=\"/console/groups"));
     }
 

@@ -183,7 +183,10 @@ mod tests {
         recent.push(second(2, &[("b", 9), ("c", 3)]));
         let names: Vec<String> = recent.seconds().by_use().iter().map(ToString::to_string).collect();
         assert_eq!(names, ["b", "a", "c"]);
-        assert_eq!(recent.seconds().of_group("b"), [1_000_000, 9_000_000]);
+        recent.push(second(3, &[("c", 2), ("0", 5)]));
+        let names: Vec<String> = recent.seconds().by_use().iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["b", "0", "a", "c"], "who used the same stand by their names");
+        assert_eq!(recent.seconds().of_group("b"), [1_000_000, 9_000_000, 0]);
     }
 
     #[test]

@@ -187,6 +187,67 @@ mod tests {
     }
 
     #[test]
+    fn each_figure_is_in_its_place_and_marked_where_something_failed() {
+        let row = crate::statements::tests::figured();
+        let text = page(&row, "", true);
+        for part in [
+            "<div><dt>RU in all</dt><dd>40</dd>",
+            "<div><dt>RU a call</dt><dd>10<small> most 31</small></dd>",
+            "<div><dt>Calls</dt><dd>4</dd>",
+            "<div><dt>Rows</dt><dd>1,032</dd>",
+            "<div><dt>Time a call</dt><dd>33 ms</dd>",
+            "<div><dt>Waited a call</dt><dd>34 ms</dd>",
+            "<div class=\"warn\"><dt>Errors</dt><dd>35</dd>",
+            "<div class=\"warn\"><dt>Refused</dt><dd>36</dd>",
+            "<div><dt>Estimated</dt><dd>37<small> calls</small></dd>",
+            "First <time datetime=\"2000-02-29T00:00:00Z\">",
+            "last <time datetime=\"2000-03-01T00:00:00Z\">",
+            "<th scope=\"row\">CPU</th><td class=\"number\">6 RU</td><td class=\"number\">15 %</td>",
+            "<th scope=\"row\">Read</th><td class=\"number\">8 RU</td><td class=\"number\">20 %</td>",
+            "<th scope=\"row\">Write</th><td class=\"number\">10 RU</td><td class=\"number\">25 %</td>",
+            "<th scope=\"row\">Network</th><td class=\"number\">16 RU</td><td class=\"number\">40 %</td>",
+            "name=\"group\" value=\"shop\"",
+            "name=\"digest\" value=\"00000000000000ff\"",
+            "name=\"text\" value=\"select ?, '='\"",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let calm = v1::StatementRow { errors: 0, throttled: 0, estimated: 0, ..row.clone() };
+        let calm = page(&calm, "", true);
+        assert!(!calm.contains("class=\"warn\"") && !calm.contains("Estimated"), "{calm}");
+        // Refused it was, so that it was reported.
+        let refused = v1::StatementRow { calls: 0, ..row };
+        assert!(!page(&refused, "5m", true).contains("It was not reported in this time"));
+    }
+
+    #[test]
+    fn who_may_see_all_sees_how_it_was_judged_and_until_when_it_is_watched() {
+        let row = row("select ?");
+        let of = |watches: &[v1::Watch], runaways: &[v1::Runaway], viewer: &Viewer| {
+            let (last, hidden) = ("", &[][..]);
+            let of = Statement { row: &row, last, history: &[], unix_s: 9_000, hidden, watches, runaways };
+            of.page(viewer).into_string()
+        };
+        let watch =
+            |end_unix_ms| v1::Watch { r#match: "similar".to_owned(), end_unix_ms, ..v1::Watch::default() };
+        let conviction = v1::ConvictRequest { rule: "RU = 5".to_owned(), ..v1::ConvictRequest::default() };
+        let runaway = v1::Runaway { conviction: Some(conviction), ..v1::Runaway::default() };
+        let all = viewer(true, true);
+        let text = of(&[], &[], &all);
+        assert!(text.contains("It never broke a rule.") && text.contains("/console/watches"), "{text}");
+        let text = of(&[watch(0)], std::slice::from_ref(&runaway), &all);
+        assert!(
+            text.contains("<code>similar</code> until it is removed.") && text.contains("RU = 5"),
+            "{text}"
+        );
+        assert!(!text.contains("/console/watches"), "one that is watched is not watched twice: {text}");
+        let text = of(&[watch(951_782_400_000)], &[], &all);
+        assert!(text.contains("until <time datetime=\"2000-02-29T00:00:00Z\">"), "{text}");
+        let text = of(&[watch(0)], &[runaway], &viewer(false, false));
+        assert!(!text.contains("RU = 5") && !text.contains("watch list"), "{text}");
+    }
+
+    #[test]
     fn its_history_is_that_of_the_time_that_is_chosen() {
         let text = page(&row("select ?"), "", true);
         assert!(text.contains("last hour by minutes") && text.contains("last=24h"), "{text}");

@@ -270,6 +270,71 @@ mod tests {
     }
 
     #[test]
+    fn each_figure_stands_under_its_setting_and_its_case() {
+        // Figures of one case, each another one: they begin with a digit of the case.
+        let figures = |case: u64| v1::WhatIfFigures {
+            throttled_ppm: case * 100_000 + 10_000,
+            throttled_time_ppm: case * 100_000 + 20_000,
+            delayed_ppm: case * 100_000 + 30_000,
+            p99_wait_us: case * 100_000 + 40_000,
+            use_ppm: case * 100_000 + 50_000,
+            ..v1::WhatIfFigures::default()
+        };
+        let outcome = |cases: [u64; 2], rate: &str| {
+            let [even, at_once] = cases.map(|case| Some(figures(case)));
+            let [ru_per_sec, burst, policy, quota] = [rate, "7", "paced", ""].map(str::to_owned);
+            Some(v1::WhatIfOutcome { ru_per_sec, burst, policy, quota, even, at_once })
+        };
+        let [recorded_ru, wanted_ru, peak_ru_per_sec] = ["21", "22", "23"].map(str::to_owned);
+        let reply = v1::WhatIfReply {
+            group: "shop".to_owned(),
+            resolution: "minute".to_owned(),
+            current: outcome([1, 2], "50"),
+            proposed: outcome([3, 4], "60"),
+            cheapest_even: "80".to_owned(),
+            cheapest_at_once: "90".to_owned(),
+            from_unix_s: 951_782_400,
+            to_unix_s: 951_868_800,
+            recorded_ru,
+            recorded_operations: 1_024,
+            recorded_throttled: 25,
+            wanted_ru,
+            peak_ru_per_sec,
+            groups: 1,
+            ..v1::WhatIfReply::default()
+        };
+        let text = Replay::Done(Box::new(reply)).markup().into_string();
+        for (name, end) in [
+            ("Throttled, of the RU", 1),
+            ("Throttled, of the time", 2),
+            ("Delayed, of the RU", 3),
+            ("Use of the limit", 5),
+        ] {
+            let cells = [1, 2, 3, 4].map(|case| format!("<td class=\"number\">{case}{end} %</td>")).concat();
+            assert!(text.contains(&format!("{name}</th>{cells}</tr>")), "{name}: {text}");
+        }
+        let waits = [140, 240, 340, 440].map(|ms| format!("<td class=\"number\">{ms} ms</td>")).concat();
+        assert!(text.contains(&format!("Wait, p99</th>{waits}</tr>")), "{text}");
+        for part in [
+            "throttled <b>31 % to 41 %</b> of the RU that were wanted; those in force, 11 % to 21 %.",
+            "Limit</th><td colspan=\"2\"><bdi>50 RU/s</bdi></td><td colspan=\"2\"><bdi>60 RU/s</bdi></td>",
+            "Burst</th><td colspan=\"2\"><bdi>7 RU</bdi></td>",
+            "Quota</th><td colspan=\"2\"><bdi>none</bdi></td>",
+            "<b>80 RU/s</b> if operations come evenly, <b>90 RU/s</b> if all at once.",
+            "Recorded from <time datetime=\"2000-02-29T00:00:00Z\">",
+            "to <time datetime=\"2000-03-01T00:00:00Z\">",
+            "</time>, of the group: 21 RU by 1,024 operations, 25 throttled; 22 RU wanted, at most 23 RU/s.",
+            "A minute does not say when",
+            "--group shop --set rate=60 --last 90d",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("None: operations cost more"), "{text}");
+        let times = Past::ALL.map(|(past, ..)| past.samples());
+        assert_eq!(times, [(600, "second"), (3_600, "minute"), (86_400, "minute")]);
+    }
+
+    #[test]
     fn what_cannot_be_replayed_says_why() {
         let nothing = Replay::Nothing(Past::Day).markup().into_string();
         assert!(nothing.contains("in the last 24 hours") && nothing.contains("--from FILE"), "{nothing}");
