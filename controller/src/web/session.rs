@@ -134,12 +134,37 @@ mod tests {
     fn secrets_are_found_whole_and_once_ended_no_more() {
         let sessions = Sessions::default();
         let (shown, _over) = shown();
-        let secret = sessions.begin(at(0), shown);
+        let secret = sessions.begin(at(0), shown.clone());
         for wrong in ["", "x", &secret[1..], &secret.to_uppercase()] {
             assert!(sessions.find(at(1), wrong, true).is_none(), "{wrong}");
         }
+        let other = sessions.begin(at(1), shown);
+        let session = sessions.find(at(1), &secret, true).unwrap();
         sessions.end(&secret);
-        assert!(sessions.find(at(1), &secret, true).is_none());
+        assert!(sessions.find(at(1), &secret, true).is_none() && !sessions.goes_on(at(1), &session));
+        assert!(sessions.find(at(1), &other, true).is_some(), "that of another browser goes on");
+    }
+
+    /// An open stream asks for nothing but this.
+    #[test]
+    fn a_session_that_was_found_goes_on_until_it_is_idle_or_old_or_what_opened_it_is_over() {
+        let sessions = Sessions::default();
+        let (shown, over) = shown();
+        let secret = sessions.begin(at(0), shown.clone());
+        let session = sessions.find(at(0), &secret, false).unwrap();
+        assert!(sessions.goes_on(at(3_599), &session) && !sessions.goes_on(at(3_600), &session));
+        // What is used later goes on for those who found it before, too.
+        for half in 1..24 {
+            assert!(sessions.find(at(half * 1_800), &secret, true).is_some());
+        }
+        assert!(
+            sessions.goes_on(at(12 * 3_600 - 1), &session) && !sessions.goes_on(at(12 * 3_600), &session)
+        );
+        let secret = sessions.begin(at(0), shown);
+        let session = sessions.find(at(0), &secret, true).unwrap();
+        assert!(sessions.goes_on(at(1), &session));
+        over.send_replace(true);
+        assert!(!sessions.goes_on(at(1), &session));
     }
 
     #[test]

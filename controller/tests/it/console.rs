@@ -225,8 +225,14 @@ async fn who_logs_out_has_no_session_and_forms_without_their_key_change_nothing(
     }
     assert_eq!(running.service().status().groups, 1, "the default group alone");
     let before = browser.clone();
-    assert_eq!(browser.post("/console/logout", &[]).await.status, 303);
+    let mut elsewhere = Browser::at(&running);
+    elsewhere.log_in(&secret).await;
+    let page = browser.post("/console/logout", &[]).await;
+    assert_eq!((page.status, page.header("location")), (303, Some("/console/login")));
+    let cookie = "tidegate-console=; Path=/console; HttpOnly; SameSite=Strict; Max-Age=0";
+    assert_eq!(page.header("set-cookie"), Some(cookie), "the browser forgets it");
     assert_eq!(before.clone().get("/console").await.status, 303, "the old cookie opens nothing");
+    assert_eq!(elsewhere.get("/console/groups").await.status, 200, "another browser's goes on");
     running.shutdown().await.unwrap();
 }
 
@@ -296,9 +302,10 @@ async fn a_group_is_made_changed_bound_and_deleted_by_forms() {
     let newer = format!("name=\"expected_revision\" value=\"{}\"", of("shop").revision);
     assert!(page.text.contains(&newer) && of("shop").ru_per_sec == "300", "{page:?}");
 
-    let bound = [("group", "shop"), ("tenant", "acme"), ("user", "")];
+    let bound = [("group", "shop"), ("tenant", " acme "), ("user", " ")];
     assert_eq!(browser.post("/console/bind", &bound).await.status, 303);
-    assert!(browser.get("/console/groups/shop").await.text.contains("acme"));
+    assert!(browser.get("/console/groups/shop").await.text.contains("<bdi>acme</bdi></td><td>any</td>"));
+    assert_eq!(lab.running.service().definitions().resolve("acme", "").unwrap().group.as_str(), "shop");
     browser.get("/console/groups/shop/delete").await;
     let revision = of("shop").revision.to_string();
     let page = browser.post("/console/groups/shop/delete", &[("expected_revision", &revision)]).await;
@@ -378,6 +385,11 @@ async fn what_is_shown_of_statements_is_text_and_may_be_watched() {
     assert_eq!(browser.post("/console/watches", &watch).await.status, 303);
     let watches = lab.running.service().statements().watches("shop").unwrap();
     assert!(watches[0].action == "kill" && watches[0].end_unix_ms > watches[0].start_unix_ms, "{watches:?}");
+    let v1::Watch { group, r#match, digest, text, .. } = &watches[0];
+    assert_eq!(
+        [group, r#match, digest, text].map(String::as_str),
+        ["shop", "similar", "00000000000000aa", template]
+    );
     let watch_for = |hours: &'static str| [&watch[..4], &[("hours", hours)]].concat();
     for long in ["8761", "18446744073709551615"] {
         let page = browser.post("/console/watches", &watch_for(long)).await;

@@ -158,6 +158,12 @@ async fn the_form_of_the_group_default_is_checked_and_not_saved_over_the_change_
         browser.get("/console/groups/default/edit").await;
         let page = browser.post("/console/groups/default/edit", &[&form[..], button].concat()).await;
         assert!(page.status == 409 && page.text.contains("nothing was saved"), "{page:?}");
+        // By whom, and what saving it once more would undo.
+        let by = &definitions.audit_log("default", 0, 1).unwrap()[0].actor;
+        assert!(page.text.contains(&format!("default was changed by {by} while")), "{page:?}");
+        assert!(page.text.contains("<td><bdi>7</bdi></td><td><bdi>5</bdi></td>"), "{page:?}");
+        let now = definitions.group("default").unwrap().group.revision;
+        assert_eq!(page.hidden("expected_revision"), now.to_string());
     }
     assert_eq!(definitions.group("default").unwrap().group.ru_per_sec, "7");
     assert!(definitions.proposals().is_empty());

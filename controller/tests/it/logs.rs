@@ -97,6 +97,16 @@ async fn a_page_of_a_group_shows_how_its_definition_became_what_it_is() {
     assert!(page.text.contains(made) && !page.text.contains("<b>made"), "{page:?}");
     assert!(page.text.contains(">Newest<") && !page.text.contains(">Older<"), "{page:?}");
     assert!(!page.text.contains("<bdi>other</bdi>"), "{page:?}");
+    // A file of an older page has what is older, so that all of a long log can be had.
+    for of in ["&group=shop", ""] {
+        let page = browser.get(&format!("/console/audit?before={older}{of}&as=csv")).await;
+        let ids = page.text.lines().skip(1).map(|row| row.split(',').next().unwrap().parse::<u64>().unwrap());
+        let (ids, older) = (ids.collect::<Vec<_>>(), older.parse().unwrap());
+        assert!(ids.len() == 3 && ids.is_sorted_by(|newer, older| newer > older), "{page:?}");
+        assert!(ids.iter().all(|id| *id < older), "{page:?}");
+    }
+    let page = browser.get("/console/audit?before=1").await;
+    assert!(page.text.contains("The log has nothing older."), "{page:?}");
     let page = browser.get("/console/audit?group=shop&as=csv").await;
     assert_eq!(page.text.matches("alter group").count(), 12, "{page:?}");
     assert!(browser.get("/console/groups/default").await.text.contains("None that the log still has"));

@@ -12,7 +12,7 @@ use tidegate_proto::v1;
 use tokio::time::timeout;
 
 use crate::certificates::channel_to;
-use crate::console::{Browser, by_tokens, live_page, token};
+use crate::console::{Browser, by_tokens, live_page, token, until};
 use crate::identity::{guarded, site};
 use crate::support::{Lab, MemoryStore, PATIENCE, config, group};
 
@@ -47,8 +47,20 @@ async fn a_live_page_keeps_no_session_open() {
     browser.log_in(&secret).await;
     assert_eq!(browser.get("/console").await.status, 200);
     us.fetch_add(50 * MINUTE_US, Ordering::Relaxed);
-    drop(live_page(&running, &browser, "%2Fconsole").await);
+    let (mut open, _) = live_page(&running, &browser, "%2Fconsole").await;
     us.fetch_add(20 * MINUTE_US, Ordering::Relaxed);
+    // Nobody else asks, so that nothing but the page itself finds the session over.
+    until(&mut open, "event: gone").await;
+    assert_eq!(browser.get("/console").await.status, 303);
+    // The same where somebody uses another page until the session is as old as one gets.
+    browser.log_in(&secret).await;
+    for _ in 0..14 {
+        us.fetch_add(50 * MINUTE_US, Ordering::Relaxed);
+        assert_eq!(browser.get("/console").await.status, 200);
+    }
+    let (mut open, _) = live_page(&running, &browser, "%2Fconsole").await;
+    us.fetch_add(20 * MINUTE_US, Ordering::Relaxed);
+    until(&mut open, "event: gone").await;
     assert_eq!(browser.get("/console").await.status, 303);
     running.shutdown().await.unwrap();
 }
@@ -244,6 +256,68 @@ async fn statements_stand_in_the_order_that_was_chosen() {
         let at = |fingerprint: &str| page.text.find(&format!("select {fingerprint}")).unwrap();
         let others = ["aa", "bb", "cc"].into_iter().filter(|other| *other != first);
         assert!(others.map(at).all(|other| at(first) < other), "{order}: {page:?}");
+    }
+    lab.running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_file_of_statements_has_all_that_are_chosen_whatever_the_page() {
+    let lab = with_statements().await;
+    lab.group("other", "1").await;
+    let mut browser = Browser::at(&lab.running);
+    for (choice, listed) in [
+        ("", &["aa", "bb", "cc"][..]),
+        ("&skip=2", &["aa", "bb", "cc"]),
+        ("&sort=calls", &["bb", "aa", "cc"]),
+        ("&q=BB", &["bb"]),
+        ("&q=none", &[]),
+        ("&group=default", &["aa", "bb", "cc"]),
+        ("&group=+default+&q=cc", &["cc"]),
+        ("&group=other", &[]),
+    ] {
+        let page = browser.get(&format!("/console/statements?as=csv{choice}")).await;
+        let rows = page.text.lines().skip(1).map(|row| row.split(',').nth(3).unwrap());
+        let templates: Vec<String> = listed.iter().map(|of| format!("select {of}")).collect();
+        assert_eq!(rows.collect::<Vec<_>>(), templates, "{choice}: {page:?}");
+    }
+    // The list itself begins behind what was shown.
+    let page = browser.get("/console/statements?skip=2").await;
+    assert!(page.text.contains("select cc") && !page.text.contains("select aa"), "{page:?}");
+    let page = browser.get("/console/statements?skip=3").await;
+    assert!(page.text.contains("of 3") && !page.text.contains("No gateway has reported"), "{page:?}");
+    lab.running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_list_of_one_groups_statements_has_the_watches_and_verdicts_of_that_group() {
+    let lab = with_statements().await;
+    lab.group("other", "1").await;
+    let statements = lab.running.service().statements();
+    let watch = v1::Watch {
+        group: "default".into(),
+        r#match: "similar".into(),
+        digest: "00000000000000bb".into(),
+        text: "watched".into(),
+        action: "kill".into(),
+        ..v1::Watch::default()
+    };
+    statements.add_watch(&Actor::new(None, "test"), &watch).unwrap();
+    let conviction = v1::ConvictRequest {
+        gateway: "gw".into(),
+        group: "default".into(),
+        r#match: "watch".into(),
+        action: "kill".into(),
+        template: "convicted".into(),
+        fingerprint: "00000000000000bb".into(),
+        ..v1::ConvictRequest::default()
+    };
+    statements.convict(&conviction).unwrap();
+    let mut browser = Browser::at(&lab.running);
+    for (group, is_listed) in [("", true), ("default", true), ("other", false)] {
+        let page = browser.get(&format!("/console/statements?group={group}")).await;
+        for part in ["<bdi>watched</bdi>", "<bdi>convicted</bdi>"] {
+            assert_eq!(page.text.contains(part), is_listed, "{group}, {part}: {page:?}");
+        }
     }
     lab.running.shutdown().await.unwrap();
 }

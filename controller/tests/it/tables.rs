@@ -49,7 +49,10 @@ async fn groups_and_nodes_are_listed_with_what_nodes_say_of_them() {
     node.renew_as(renew).await.unwrap();
     let total = v1::Consumption {
         cpu_micro_ru: 2_000_000,
+        read_micro_ru: 3_000_000,
         write_micro_ru: 5_000_000,
+        network_micro_ru: 7_000_000,
+        flat_micro_ru: 11_000_000,
         operations: 9,
         throttled: 4,
         waited_us: 60_000_000,
@@ -73,7 +76,7 @@ async fn groups_and_nodes_are_listed_with_what_nodes_say_of_them() {
         ("waiting", "3"),
         ("p99_wait_us", p99.as_str()),
         ("refused", "4"),
-        ("total_micro_ru", "7000000"),
+        ("total_micro_ru", "28000000"),
         ("leases", "1"),
     ];
     let groups = rows(&browser.get("/console/groups?as=csv").await);
@@ -103,17 +106,30 @@ async fn groups_and_nodes_are_listed_with_what_nodes_say_of_them() {
         let start = utc(start * 1_000);
         let cells = [
             ("start", start.as_str()),
-            ("micro_ru", "7000000"),
+            ("micro_ru", "28000000"),
             ("cpu_micro_ru", "2000000"),
-            ("read_micro_ru", "0"),
+            ("read_micro_ru", "3000000"),
             ("write_micro_ru", "5000000"),
-            ("network_micro_ru", "0"),
-            ("flat_micro_ru", "0"),
+            ("network_micro_ru", "7000000"),
+            ("flat_micro_ru", "11000000"),
         ];
         assert_eq!(used.len(), 1, "{range}: {page:?}");
         has(&used[0], &cells);
     }
     assert_eq!(browser.get("/console/groups/none?as=csv").await.status, 404);
+    for (path, file) in [
+        ("/console", "use"),
+        ("/console/groups", "groups"),
+        ("/console/groups/shop", "group"),
+        ("/console/nodes", "nodes"),
+        ("/console/statements", "statements"),
+        ("/console/audit", "audit"),
+    ] {
+        let page = browser.get(&format!("{path}?as=csv")).await;
+        let saved = format!("attachment; filename=\"tidegate-{file}.csv\"");
+        assert_eq!(page.header("content-disposition"), Some(saved.as_str()), "{path}");
+        assert_eq!(page.header("content-type"), Some("text/csv; charset=utf-8"), "{path}");
+    }
     lab.running.shutdown().await.unwrap();
 }
 
