@@ -459,6 +459,34 @@ mod tests {
         assert_eq!(began.elapsed(), part + WITHIN * 10 + WITHIN);
     }
 
+    /// However steadily it comes, and however it is spread over calls of its reader.
+    #[tokio::test(start_paused = true)]
+    async fn a_body_has_its_time_from_its_first_byte_on_and_no_byte_extends_it() {
+        for surface in [Surface::Rest, Surface::Grpc] {
+            let (bodies, began) = (Arc::new(Bodies::default()), Instant::now());
+            let (send, sent) = unbounded_channel();
+            let sending = tokio::spawn(async move {
+                // Of gRPC, a message of 256 bytes.
+                for byte in
+                    [&[0_u8][..], &[0], &[0], &[1]].into_iter().chain(std::iter::repeat_n(&[0][..], 9))
+                {
+                    send.send(byte).unwrap();
+                    sleep(WITHIN / 4).await;
+                }
+            });
+            let mut held = Held::new(Sent(sent), surface, &bodies, |reason| assert_eq!(reason, "slow_body"));
+            let error = loop {
+                let frame = poll_fn(|context| Pin::new(&mut held).poll_frame(context)).await;
+                if let Err(error) = frame.unwrap() {
+                    break error;
+                }
+            };
+            assert_eq!((began.elapsed(), error.to_string().contains("within 30 s")), (WITHIN, true));
+            drop(held);
+            sending.abort();
+        }
+    }
+
     fn hold(bodies: &Arc<Bodies>) -> Hold {
         Hold { bodies: Arc::clone(bodies), bytes: 0, taken: 0 }
     }

@@ -71,7 +71,8 @@ mod tests {
     #[test]
     fn only_names_of_loopback_and_configured_ones_are_served_there() {
         let address = "127.0.0.1:7421".parse().unwrap();
-        let hosts = Hosts::of(address, &["rates.example".to_owned()], Some("http_hosts"));
+        let configured = ["rates.example", "10.0.0.5"].map(str::to_owned);
+        let hosts = Hosts::of(address, &configured, Some("http_hosts"));
         let own = [
             "127.0.0.1",
             "127.0.0.1:7421",
@@ -82,6 +83,10 @@ mod tests {
             "[::1]:7421",
             "rates.example",
             "Rates.Example:443",
+            "rates.example.",
+            "10.0.0.5",
+            "10.0.0.5:7421",
+            "[::ffff:127.0.0.1]:7421",
         ];
         for name in own {
             assert_eq!(hosts.refusal(Some(name)), None);
@@ -91,6 +96,10 @@ mod tests {
             "127.0.0.1.evil.example",
             "localhost.evil.example",
             "rates.example.evil",
+            "www.rates.example",
+            "10.0.0.50",
+            "[::ffff:10.0.0.1]",
+            "localhost..",
             "10.0.0.1:7421",
             "0.0.0.0",
             "",
@@ -101,11 +110,17 @@ mod tests {
         for name in foreign {
             assert!(hosts.refusal(Some(name)).is_some(), "{name}");
         }
+        for here in ["[::1]:7421", "[::ffff:127.0.0.1]:7421", "127.9.9.9:1"] {
+            let here = Hosts::of(here.parse().unwrap(), &[], None);
+            assert!(here.refusal(Some("evil.example")).is_some() && here.refusal(Some("[::1]")).is_none());
+        }
         assert!(hosts.refusal(None).unwrap().starts_with("no host is not a name of this listener"));
         assert!(hosts.refusal(Some("evil.example")).unwrap().contains("add the name to http_hosts"));
         let fixed = Hosts::of(address, &[], None).refusal(Some(&"e".repeat(999))).unwrap();
         assert!(fixed.len() < 200 && !fixed.contains("add the name"), "{fixed}");
-        let remote = Hosts::of("10.0.0.1:7421".parse().unwrap(), &[], None);
-        assert_eq!(remote.refusal(Some("evil.example")), None);
+        for remote in ["10.0.0.1:7421", "0.0.0.0:7421", "[::]:7421"] {
+            let remote = Hosts::of(remote.parse().unwrap(), &configured, Some("http_hosts"));
+            assert_eq!((remote.refusal(Some("evil.example")), remote.refusal(None)), (None, None));
+        }
     }
 }

@@ -85,9 +85,13 @@ impl Process {
         let open = fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
         self.open_fds.set(i64::try_from(open).unwrap_or(i64::MAX));
         let most = line("/proc/self/limits", "Max open files");
-        let most = most.and_then(|text| text.split_whitespace().next()?.parse().ok());
-        self.max_fds.set(most.unwrap_or(i64::MAX));
+        self.max_fds.set(most.as_deref().and_then(in_force).unwrap_or(i64::MAX));
     }
+}
+
+/// The limit that counts, of a line of `limits`: the first is in force, and the second as far as it may be raised.
+fn in_force(limits: &str) -> Option<i64> {
+    limits.split_whitespace().next()?.parse().ok()
 }
 
 /// The rest of the line that begins with `begin`.
@@ -119,6 +123,13 @@ mod tests {
         // Ticks are cut off, and the clock may be set while a machine runs.
         let since_boot = process.start.get() - boot;
         assert!((0.0..=up + 1.0).contains(&since_boot), "{since_boot} of {up}");
+    }
+
+    #[test]
+    fn the_limit_of_open_files_is_the_one_in_force() {
+        assert_eq!(in_force("1024                 1048576              files"), Some(1_024));
+        assert_eq!(in_force("unlimited            unlimited            files"), None);
+        assert_eq!(in_force(""), None);
     }
 
     #[test]

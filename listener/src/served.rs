@@ -1,8 +1,12 @@
 //! Doors over real sockets and driven time, before handlers of no use: what peers hear, and what is counted.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tidegate_tls::{Authority, ClientFiles, Clients, Dial, Name, Purpose, Request, ServerFiles, write};
+use tidegate_tls::{
+    Authority, Change, ClientFiles, Clients, Dial, Material, Name, Purpose, Request, ServerFiles,
+    Watched as _, write,
+};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinHandle;
 use tower::ServiceExt as _;
@@ -112,37 +116,82 @@ async fn a_call_without_grpc_is_told_where_the_other_listener_is() {
     assert_eq!(site.close().await, ["refused"]);
 }
 
-/// A server's certificate of an authority, and a client's trust in that.
-fn tls(folder: &tempfile::TempDir) -> (Arc<Server>, ClientFiles) {
-    let path = |name: &str| folder.path().join(name);
-    let put = |made: tidegate_tls::Issued, name: &str| {
-        write(&path(&format!("{name}.pem")), &made.certificate, false, false).unwrap();
-        write(&path(&format!("{name}-key.pem")), &made.key, true, false).unwrap();
-    };
-    put(Authority::create(None, 9).unwrap(), "ca");
-    let request = Request {
-        subject: "c".to_owned(),
-        names: vec![Name::Ip([127, 0, 0, 1].into())],
-        purpose: Purpose { server: true, client: false },
-        days: 9,
-    };
-    put(Authority::read(&path("ca.pem"), &path("ca-key.pem")).unwrap().issue(&request).unwrap(), "c");
-    let files = ServerFiles {
-        certificate: path("c.pem"),
-        key: path("c-key.pem"),
-        clients: Clients::Anonymous,
-        revoked: None,
-    };
-    let trust = ClientFiles { authorities: Some(path("ca.pem")), identity: None };
-    (Server::load(files, &PROTOCOLS).unwrap(), trust)
+/// Files of an authority, and of a server and a client that it signed.
+struct Files(tempfile::TempDir);
+
+impl Files {
+    fn new() -> Self {
+        let files = Self(tempfile::tempdir().unwrap());
+        files.put(&Authority::create(None, 9).unwrap(), "ca");
+        for (subject, server) in [("server", true), ("client", false)] {
+            let names = vec![Name::Ip([127, 0, 0, 1].into())];
+            let purpose = Purpose { server, client: !server };
+            let request = Request { subject: subject.to_owned(), names, purpose, days: 9 };
+            files.put(&files.authority().issue(&request).unwrap(), subject);
+        }
+        files
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn put(&self, made: &tidegate_tls::Issued, name: &str) {
+        write(&self.path(&format!("{name}.pem")), &made.certificate, false, false).unwrap();
+        write(&self.path(&format!("{name}-key.pem")), &made.key, true, false).unwrap();
+    }
+
+    fn authority(&self) -> Authority {
+        Authority::read(&self.path("ca.pem"), &self.path("ca-key.pem")).unwrap()
+    }
+
+    /// Writes the list of revoked certificates.
+    fn revoke(&self, names: &[&str]) {
+        let read =
+            |name: &&str| Material::read(&self.path(&format!("{name}.pem"))).unwrap().valid_now().unwrap();
+        let revoked: Vec<Certificate> = names.iter().map(read).collect();
+        let (text, _) = self.authority().revoke(&self.path("crl.pem"), &revoked).unwrap();
+        write(&self.path("crl.pem"), &text, false, true).unwrap();
+    }
+
+    fn server(&self, clients: Clients, revoked: Option<PathBuf>) -> Arc<Server> {
+        let (certificate, key) = (self.path("server.pem"), self.path("server-key.pem"));
+        Server::load(ServerFiles { certificate, key, clients, revoked }, &PROTOCOLS).unwrap()
+    }
+
+    /// A client that trusts the authority, and shows what it has.
+    fn dial(&self) -> Dial {
+        let identity = Some((self.path("client.pem"), self.path("client-key.pem")));
+        let files = ClientFiles { authorities: Some(self.path("ca.pem")), identity };
+        Dial::new(files, Duration::from_secs(5)).speaking_http1()
+    }
+}
+
+/// The lists that a handshake was judged by are old when the peer's first bytes come.
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_is_revoked_before_it_speaks_is_not_served() {
+    let files = Files::new();
+    files.revoke(&[]);
+    let server = files.server(Clients::Required(files.path("ca.pem")), Some(files.path("crl.pem")));
+    let site = Site::open(Surface::Rest, Some(Arc::clone(&server)));
+    let mut peer = files
+        .dial()
+        .oneshot(format!("https://{}", site.address).parse().unwrap())
+        .await
+        .unwrap()
+        .into_inner();
+    files.revoke(&["client"]);
+    assert_eq!(server.look(), Change::Renewed);
+    peer.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+    assert_eq!(read_until(&mut peer, "\0").await, "");
+    assert_eq!(site.close().await, ["revoked"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_sends_nothing_or_no_grpc_after_the_handshake_is_turned_away() {
-    let folder = tempfile::tempdir().unwrap();
-    let (server, trust) = tls(&folder);
-    let site = Site::open(Surface::Grpc, Some(server));
-    let dial = Dial::new(trust, Duration::from_secs(5)).speaking_http1();
+    let files = Files::new();
+    let site = Site::open(Surface::Grpc, Some(files.server(Clients::Anonymous, None)));
+    let dial = files.dial();
     let place = format!("https://{}", site.address);
     let connect = || dial.clone().oneshot(place.parse().unwrap());
     let mut stream = connect().await.unwrap().into_inner();

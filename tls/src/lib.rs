@@ -16,6 +16,8 @@ mod dial;
 mod explain;
 mod files;
 mod kept;
+#[cfg(test)]
+mod lists;
 pub mod outgoing;
 mod revocation;
 mod server;

@@ -1,7 +1,7 @@
 //! Files that cannot be used, renewed files, and what a client is told, over real sockets.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -144,7 +144,17 @@ fn files_that_cannot_be_used_are_named_with_what_to_do() {
     fs::set_permissions(&good.1, fs::Permissions::from_mode(0o604)).unwrap();
     let shown = ClientFiles { identity: Some(good.clone()), ..site.trust() };
     assert!(shown.load().unwrap_err().to_string().contains("mode 0604"));
-    assert!(refused(good, Clients::Anonymous).contains("mode 0604"));
+    assert!(refused(good.clone(), Clients::Anonymous).contains("mode 0604"));
+    // As secrets are mounted: a link, of whose own mode nothing depends.
+    let link = site.path("link-key.pem");
+    std::os::unix::fs::symlink(&good.1, &link).unwrap();
+    let linked = || load((good.0.clone(), link.clone()), Clients::Anonymous);
+    assert!(linked().unwrap_err().to_string().contains("link-key.pem has mode 0604"));
+    fs::set_permissions(&good.1, fs::Permissions::from_mode(0o400)).unwrap();
+    assert!(linked().is_ok());
+    fs::set_permissions(&good.1, fs::Permissions::from_mode(0o440)).unwrap();
+    let is_roots = fs::metadata(&good.1).unwrap().uid() == 0;
+    assert_eq!(linked().is_ok(), is_roots, "a group may read what belongs to root alone");
 }
 
 #[test]
@@ -184,7 +194,12 @@ fn renewed_files_are_in_force_and_broken_ones_are_told_once() {
 }
 
 /// What a client with these files is told by a server with those, at its address by `host`.
-async fn told(server: Arc<Server>, files: ClientFiles, host: &str) -> Result<String, String> {
+pub(super) async fn told(server: Arc<Server>, files: ClientFiles, host: &str) -> Result<String, String> {
+    told_by(&Dial::new(files, Duration::from_secs(5)), server, host).await
+}
+
+/// The same by a client that may have connected before.
+async fn told_by(dial: &Dial, server: Arc<Server>, host: &str) -> Result<String, String> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let serving = tokio::spawn(async move {
@@ -203,7 +218,6 @@ async fn told(server: Arc<Server>, files: ClientFiles, host: &str) -> Result<Str
         stream.write_all(b"hello").await.unwrap();
         stream.shutdown().await.unwrap();
     });
-    let dial = Dial::new(files, Duration::from_secs(5));
     let connected = dial.clone().oneshot(format!("https://{host}:{port}").parse().unwrap()).await;
     let heard = match connected {
         Err(error) => Err(root_cause(&error)),
@@ -248,6 +262,22 @@ async fn a_client_is_told_why_there_is_no_tls() {
     let optional = || load(own.clone(), Clients::Optional(site.path("ca.pem"))).unwrap();
     assert_eq!(told(optional(), site.trust(), "localhost").await.unwrap(), "hello");
     assert!(told(optional(), shown(other.client("a")), "localhost").await.is_err());
+}
+
+#[tokio::test]
+async fn a_client_forgets_why_it_was_refused_once_a_server_takes_it() {
+    let (site, other) = (Site::new(), Site::new());
+    let required = || load(site.server("own"), Clients::Required(site.path("ca.pem"))).unwrap();
+    let (certificate, key) = other.client("a");
+    let identity = Some((certificate.clone(), key.clone()));
+    let dial = Dial::new(ClientFiles { identity, ..site.trust() }, Duration::from_secs(5));
+    assert!(told_by(&dial, required(), "localhost").await.is_err());
+    assert!(dial.refused().is_some_and(|said| said.contains("does not trust the authority")));
+    let renewed = site.client("a");
+    fs::copy(renewed.0, certificate).unwrap();
+    fs::copy(renewed.1, key).unwrap();
+    assert_eq!(told_by(&dial, required(), "localhost").await.as_deref(), Ok("hello"));
+    assert_eq!(dial.refused(), None);
 }
 
 #[tokio::test]
@@ -417,8 +447,12 @@ fn a_client_knows_the_name_of_the_node_that_its_certificate_is_for() {
     let site = Site::new();
     let named = |uri: &str| {
         let names = vec![Name::Dns("a.example".to_owned()), Name::Uri(uri.to_owned())];
-        let identity = Some(site.issue("it", names, CLIENT));
-        ClientFiles { identity, ..ClientFiles::default() }.own_name()
+        let files = site.issue("it", names, CLIENT);
+        // Those above it have names of their own.
+        let other = site.issue("other", vec![Name::Uri("spiffe://tidegate/node/other".to_owned())], CLIENT);
+        let chain = fs::read_to_string(&files.0).unwrap() + &fs::read_to_string(other.0).unwrap();
+        fs::write(&files.0, chain).unwrap();
+        ClientFiles { identity: Some(files), ..ClientFiles::default() }.own_name()
     };
     assert_eq!(named("spiffe://tidegate/node/till").as_deref(), Some("till"));
     assert_eq!(named("spiffe://tidegate/gateway/gw-1").as_deref(), Some("gw-1"));

@@ -178,6 +178,40 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_changed_secret_counts_from_the_next_try_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("headers");
+        let put = |text: &str, mode| {
+            write(&file, text).unwrap();
+            set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+        };
+        let there = there(Manner::Status(401, ""));
+        put("authorization: Bearer one\nx-tenant: shop\nx-tenant: till\n", 0o600);
+        let mut collector = towards(there.endpoint(), Some(&file));
+        let one = || batch(Span::new("a", Kind::Internal));
+        assert!(matches!(collector.take(one()).await, Told::Refused(_)));
+        there.be(Manner::Takes);
+        put("authorization: Bearer two\n", 0o600);
+        assert!(matches!(collector.take(one()).await, Told::Taken { rejected: 0 }));
+        put("authorization: Bearer three\n", 0o644);
+        assert!(
+            matches!(collector.take(one()).await, Told::Away(reason, None) if reason.contains("chmod 600"))
+        );
+        let heads = there.heads();
+        let sent = |name: &str| -> Vec<Vec<&str>> {
+            heads
+                .iter()
+                .map(|head| {
+                    let lines = head.lines().filter_map(|line| line.split_once(": "));
+                    lines.filter(|(of, _)| of.eq_ignore_ascii_case(name)).map(|(_, value)| value).collect()
+                })
+                .collect()
+        };
+        assert_eq!(sent("authorization"), [["Bearer one"], ["Bearer two"]], "{heads:?}");
+        assert_eq!(sent("x-tenant"), [vec!["shop", "till"], vec![]], "{heads:?}");
+    }
+
+    #[tokio::test]
     async fn an_answer_says_whether_a_batch_is_sent_again() {
         let one = || batch(Span::new("a", Kind::Internal).with("text", Value::Text("b".to_owned())));
         let there = there(Manner::Takes);

@@ -171,6 +171,7 @@ mod tests {
 
     #[test]
     fn a_statement_names_its_context_in_the_comment_before_or_behind_it() {
+        const VALUE: usize = "traceparent=''".len() + PARENT.len();
         let comment = format!("/*db_driver='x',traceparent='{PARENT}'*/");
         for text in [
             format!("select 1 {comment}"),
@@ -180,6 +181,13 @@ mod tests {
             format!("select '/*' {comment}"),
             format!("/* a */ select 1 /* b */ {comment}"),
             format!("select 1 /* traceparent='{PARENT}' , route='/x' */"),
+            // Of the comments of a statement the first ends at its first end, and the last begins at its last begin.
+            format!("{comment} select /*+ hint */ 1"),
+            format!("{comment} select 1 /* b */"),
+            format!("select /*+ hint */ 1 {comment}"),
+            format!("select 1 /*{}traceparent='{PARENT}'*/", " ".repeat(MAX_COMMENT - VALUE - 2)),
+            format!("/*traceparent='{PARENT}'{}*/ select 1", " ".repeat(MAX_COMMENT - VALUE - 2)),
+            format!("select 1 {comment} ; "),
         ] {
             let found = Context::in_sql(text.as_bytes()).and_then(Result::ok);
             assert_eq!(shown(found).as_deref(), Some(PARENT), "{text}");
@@ -195,6 +203,10 @@ mod tests {
             format!("select 1 /*parent='{PARENT}'*/"),
             format!("select 1 /*traceparent='{PARENT}'{}*/", " ".repeat(MAX_COMMENT)),
             format!("/*{}traceparent='{PARENT}'*/ select 1", " ".repeat(MAX_COMMENT)),
+            format!("select 1 /*{}traceparent='{PARENT}'*/", " ".repeat(MAX_COMMENT - VALUE - 1)),
+            format!("/*traceparent='{PARENT}'{}*/ select 1", " ".repeat(MAX_COMMENT - VALUE - 1)),
+            format!("select 1 /* a */ {comment} /* b */"),
+            format!("select 1 {comment};;"),
         ] {
             assert_eq!(Context::in_sql(text.as_bytes()), None, "{text}");
         }
@@ -207,6 +219,17 @@ mod tests {
         ] {
             assert_eq!(Context::in_sql(text.as_bytes()), Some(Err(Malformed)), "{text}");
         }
+    }
+
+    /// Of two, the one behind counts, as the last that wrote it into the statement.
+    #[test]
+    fn a_context_behind_a_statement_counts_more_than_one_before_it() {
+        let other = PARENT.replace("4bf9", "4bfa");
+        let text = format!("/*traceparent='{other}'*/ select 1 /*traceparent='{PARENT}'*/");
+        let found = Context::in_sql(text.as_bytes()).and_then(Result::ok);
+        assert_eq!(shown(found).as_deref(), Some(PARENT));
+        let broken = format!("/*traceparent='{other}'*/ select 1 /*traceparent='x'*/");
+        assert_eq!(Context::in_sql(broken.as_bytes()), Some(Err(Malformed)));
     }
 
     proptest::proptest! {
