@@ -134,28 +134,42 @@ struct Messages {
     missing: usize,
 }
 
+/// What came of bytes that were passed on.
+#[derive(Debug, PartialEq, Eq)]
+struct Passed {
+    /// A message ended in them.
+    has_ended: bool,
+    /// How many of them are of a message that has not ended.
+    open: usize,
+}
+
 impl Messages {
-    /// Passes bytes on; returns whether a message has begun and not ended.
-    fn pass(&mut self, mut bytes: &[u8]) -> bool {
-        while !bytes.is_empty() {
-            let part = self.missing.min(bytes.len());
-            if let Some(rest) = bytes.get(part..).filter(|_| part > 0) {
-                (self.missing, bytes) = (self.missing - part, rest);
-                continue;
-            }
-            if let Some((byte, rest)) = bytes.split_first() {
+    /// Passes bytes on.
+    fn pass(&mut self, bytes: &[u8]) -> Passed {
+        let (mut rest, mut has_ended, mut open) = (bytes, false, 0);
+        while !rest.is_empty() {
+            let part = self.missing.min(rest.len());
+            if let Some(behind) = rest.get(part..).filter(|_| part > 0) {
+                (self.missing, rest) = (self.missing - part, behind);
+                open += part;
+            } else if let Some((byte, behind)) = rest.split_first() {
                 if let Some(place) = self.head.get_mut(self.filled) {
                     *place = *byte;
                 }
-                (self.filled, bytes) = (self.filled + 1, rest);
-            }
-            if self.filled == self.head.len() {
+                (self.filled, rest) = (self.filled + 1, behind);
+                open += 1;
+                if self.filled < self.head.len() {
+                    continue;
+                }
                 let [_, length @ ..] = self.head;
                 self.missing = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
                 self.filled = 0;
             }
+            if self.missing == 0 {
+                (has_ended, open) = (true, 0);
+            }
         }
-        self.filled > 0 || self.missing > 0
+        Passed { has_ended, open }
     }
 }
 
@@ -203,10 +217,15 @@ impl<B> Held<B> {
             return Err(self.refuse(BodyError::Full));
         }
         if let Some(messages) = &mut self.messages {
-            if !messages.pass(bytes) {
+            let Passed { has_ended, open } = messages.pass(bytes);
+            if has_ended {
                 self.hold.clear();
                 self.due = None;
-            } else if self.due.is_none() {
+                if !self.hold.grow(open) {
+                    return Err(self.refuse(BodyError::Full));
+                }
+            }
+            if open > 0 && self.due.is_none() {
                 self.due = Some(Box::pin(sleep_until(Instant::now() + WITHIN)));
             }
         }
@@ -459,6 +478,38 @@ mod tests {
         assert_eq!(began.elapsed(), part + WITHIN * 10 + WITHIN);
     }
 
+    /// As a proxy passes messages on that follow each other closely: each frame has the end of one and the first byte of
+    /// the next.
+    #[tokio::test(start_paused = true)]
+    async fn a_message_counts_from_its_first_byte_on_also_where_that_is_in_the_frame_of_the_one_before() {
+        let length = 1_u32 << 20;
+        let message = [&[0], &length.to_be_bytes()[..], &vec![7; 1 << 20]].concat();
+        let whole = Bytes::from([&message[1..], &message[..1]].concat());
+        let frames = std::iter::once(Bytes::from_static(&[0]))
+            .chain(std::iter::repeat_n(whole, (BUDGET >> 20) + 2))
+            .chain([Bytes::from(message[1..].to_vec())]);
+        assert_eq!(passed_on(frames.map(Some).collect(), Surface::Grpc).await.len(), (BUDGET >> 20) + 4);
+
+        let (bodies, began) = (Arc::new(Bodies::default()), Instant::now());
+        let (send, sent) = unbounded_channel();
+        let sending = tokio::spawn(async move {
+            for bytes in [&[0][..], &[0, 0, 0, 1, 7, 0], &[0, 0, 0, 1, 7, 0], &[0, 0, 0, 1, 7, 0], &[0]] {
+                send.send(bytes).unwrap();
+                sleep(WITHIN / 2).await;
+            }
+            std::future::pending::<()>().await;
+        });
+        let mut held =
+            Held::new(Sent(sent), Surface::Grpc, &bodies, |reason| assert_eq!(reason, "slow_body"));
+        let mut frames = 0;
+        while poll_fn(|context| Pin::new(&mut held).poll_frame(context)).await.unwrap().is_ok() {
+            frames += 1;
+        }
+        // The last message began with the fourth frame.
+        assert_eq!((frames, began.elapsed()), (5, WITHIN / 2 * 3 + WITHIN));
+        sending.abort();
+    }
+
     /// However steadily it comes, and however it is spread over calls of its reader.
     #[tokio::test(start_paused = true)]
     async fn a_body_has_its_time_from_its_first_byte_on_and_no_byte_extends_it() {
@@ -518,11 +569,15 @@ mod tests {
         }
         for step in 1..=bytes.len() {
             let mut messages = Messages::default();
-            let open: Vec<bool> = bytes.chunks(step).map(|chunk| messages.pass(chunk)).collect();
-            assert_eq!(open.last(), Some(&false), "{step}");
-            assert!(messages.pass(&[0, 0]));
+            let passed: Vec<Passed> = bytes.chunks(step).map(|chunk| messages.pass(chunk)).collect();
+            assert_eq!(passed.last(), Some(&Passed { has_ended: true, open: 0 }), "{step}");
+            assert_eq!(messages.pass(&[0, 0]), Passed { has_ended: false, open: 2 });
+            assert_eq!(messages.pass(&[0, 0, 1]), Passed { has_ended: false, open: 3 });
+            assert_eq!(messages.pass(&[7, 0, 0]), Passed { has_ended: true, open: 2 });
+            assert_eq!(messages.pass(&[0, 0, 0, 0]), Passed { has_ended: true, open: 1 });
         }
         let mut messages = Messages::default();
-        assert!(messages.pass(&[0, 255, 255, 255, 255]) && messages.missing == u32::MAX as usize);
+        assert_eq!(messages.pass(&[0, 255, 255, 255, 255]), Passed { has_ended: false, open: 5 });
+        assert_eq!(messages.missing, u32::MAX as usize);
     }
 }
