@@ -49,7 +49,8 @@ pub async fn send(
     let mut connection = JoinSet::new();
     // What goes wrong is said by the request.
     connection.spawn(async { drop(speaking.await) });
-    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    // As text it begins with a slash, also where the address has a query alone.
+    let path = uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string);
     let host = uri.authority().map(ToString::to_string).unwrap_or_default();
     let request = request
         .uri(path)

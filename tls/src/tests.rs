@@ -365,6 +365,11 @@ async fn a_port_of_the_other_kind_is_told_as_such() {
         (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "https", "does not speak TLS on this port; write http://"),
         (b"", "https", "closed the connection during the handshake"),
         (b"\x15\x03\x03\x00\x02\x02\x46", "http", "speaks TLS on this port; write https://"),
+        (
+            b"HTTP/1.1 400 Bad Request\r\n\r\nthis listener speaks TLS; use https://",
+            "http",
+            "; write https://",
+        ),
     ] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -395,6 +400,10 @@ async fn of_several_places_the_first_that_answers_is_taken() {
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let there = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let places = [gone, there.local_addr().unwrap()].map(|place| format!("http://{place}").parse().unwrap());
+    let none = Dial::new(ClientFiles::default(), Duration::from_secs(5))
+        .over(vec!["http://127.0.0.1:2".parse().unwrap(), "http://127.0.0.1:1".parse().unwrap()]);
+    let said = none.oneshot("http://asked".parse().unwrap()).await.unwrap_err();
+    assert_eq!(said.to_string(), "no connection to 127.0.0.1:1");
     let dial = Dial::new(ClientFiles::default(), Duration::from_secs(5)).over(places.to_vec());
     let (connected, accepted) = tokio::join!(dial.oneshot("http://asked".parse().unwrap()), there.accept());
     assert!(connected.is_ok() && accepted.is_ok());
@@ -406,12 +415,13 @@ fn a_certificate_is_renewed_for_the_same_names_and_key_and_within_its_authority(
     let names = vec![
         Name::Dns("a.example".to_owned()),
         Name::Ip([10, 0, 0, 1].into()),
+        Name::Ip("fd00::1".parse().unwrap()),
         Name::Uri("spiffe://tidegate/gateway/g".to_owned()),
     ];
     let (path, key) = site.issue("g", names, Purpose { server: true, client: true });
     let read = || Material::read(&path).unwrap().valid_now().unwrap();
     let old = read();
-    assert_eq!(old.names, ["DNS:a.example", "IP:10.0.0.1", "URI:spiffe://tidegate/gateway/g"]);
+    assert_eq!(old.names, ["DNS:a.example", "IP:10.0.0.1", "IP:fd00::1", "URI:spiffe://tidegate/gateway/g"]);
     let lifetime = old.not_after - old.not_before - EARLIER.whole_seconds();
     assert_eq!((old.usages.clone(), lifetime), (vec!["server", "client"], 10 * DAY));
     let renewed = site.authority.renew(&old, &key, 1_000).unwrap();
@@ -439,6 +449,10 @@ fn files_are_written_as_a_whole_and_not_over_others() {
     assert_eq!(fs::read_to_string(&path).unwrap(), "one");
     write(&path, "two", true, true).unwrap();
     assert_eq!((fs::read_to_string(&path).unwrap().as_str(), mode(&path)), ("two", 0o600));
+    for (text, private, expected) in [("three", false, 0o644), ("four", true, 0o600)] {
+        write(&path, text, private, true).unwrap();
+        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), mode(&path)), (text, expected));
+    }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 

@@ -4,11 +4,13 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rcgen::{CertificateRevocationListParams, KeyIdMethod, RevokedCertParams, SerialNumber};
 use rustls_native_certs::CertificateResult;
 use time::OffsetDateTime;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 use tokio_rustls::rustls::pki_types::{ServerName, UnixTime};
@@ -95,6 +97,123 @@ fn authorities_are_of_use_while_one_of_them_lasts() {
     let said = trusted(Some(&both)).unwrap_err().to_string();
     let end = Material::read(&site.path("old.pem")).unwrap().certificates().unwrap().remove(0).not_after;
     assert!(said.contains("both.pem expired on ") && said.contains(&date(end)), "{said}");
+}
+
+/// A connection uses what was in force when it began.
+#[test]
+fn what_is_trusted_for_long_is_renewed_with_its_file_and_ends_with_the_first_of_it() {
+    let site = Site::new();
+    let text = |name: &str| fs::read_to_string(site.path(name)).unwrap();
+    site.lasting("soon", -1, 3);
+    let end =
+        |name: &str| Material::read(&site.path(name)).unwrap().certificates().unwrap().remove(0).not_after;
+    let path = site.path("trusted.pem");
+    put(&path, &text("ca.pem"));
+    let trust = Trust::load(&path).unwrap();
+    let before = trust.in_force();
+    assert_eq!((trust.look(), before.pem.as_slice()), (Change::None, text("ca.pem").as_bytes()));
+    for both in [text("ca.pem") + &text("soon.pem"), text("soon.pem") + &text("ca.pem")] {
+        put(&path, &both);
+        assert_eq!((trust.look(), trust.look()), (Change::Renewed, Change::None));
+        let after = trust.in_force();
+        assert_eq!(after.pem.as_slice(), both.as_bytes());
+        assert!(!Arc::ptr_eq(&before.config, &after.config));
+        let (certificate, key) = site.server("own");
+        let clients = Clients::Optional(path.clone());
+        let server = load((certificate, key), clients).unwrap();
+        for (role, expiries) in [("upstream_ca", trust.expiries()), ("client_ca", server.expiries())] {
+            let found: Vec<_> = expiries.into_iter().filter(|one| one.role == role).collect();
+            let [expiry] = found.as_slice() else { panic!("{role}: {found:?}") };
+            assert_eq!((&expiry.path, expiry.not_after), (&path, end("soon.pem")), "{role}");
+        }
+    }
+    fs::write(&path, "").unwrap();
+    assert_eq!(trust.look(), Change::None);
+    assert!(matches!(trust.look(), Change::Broken(TlsError::Empty { .. })));
+    assert_eq!(trust.expiries()[0].not_after, end("soon.pem"), "the last good ones stay in force");
+}
+
+#[test]
+fn two_authorities_without_a_name_have_two() {
+    let name = |made: Issued| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ca.pem");
+        put(&path, &made.certificate);
+        Material::read(&path).unwrap().valid_now().unwrap().subject
+    };
+    let own = || name(Authority::create(None, 9).unwrap());
+    let (one, other) = (own(), own());
+    assert!(one.starts_with("CN=tidegate authority ") && one != other, "{one} {other}");
+    assert_eq!(name(Authority::create(Some("mine"), 9).unwrap()), "CN=mine");
+}
+
+#[tokio::test]
+async fn a_request_of_a_server_names_all_of_its_address_but_the_scheme() {
+    let there = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let place = there.local_addr().unwrap();
+    for (asked, target) in [("", "/"), ("/a/b?key=s&x=1", "/a/b?key=s&x=1"), ("?key=s", "/?key=s")] {
+        let uri = format!("http://{place}{asked}").parse().unwrap();
+        let request = http::Request::post("/other").header("x-own", "7");
+        let within = ("trace_ca", Duration::from_secs(60));
+        let sending = outgoing::send(&uri, ClientFiles::default(), within, request, "body".into());
+        let answering = async {
+            let (mut peer, _) = there.accept().await.unwrap();
+            let (mut all, mut part) = (Vec::new(), [0; 1_024]);
+            while !all.ends_with(b"body") && !all.ends_with(b"gone") {
+                let read = peer.read(&mut part).await.unwrap();
+                all.extend_from_slice(if read == 0 { b"gone" } else { &part[..read] });
+            }
+            let _ = peer.write_all(b"HTTP/1.1 302 Found\r\nlocation: /\r\ncontent-length: 0\r\n\r\n").await;
+            (String::from_utf8(all).unwrap().to_ascii_lowercase(), peer)
+        };
+        let (answer, (heard, _peer)) = tokio::join!(sending, answering);
+        assert_eq!(answer.unwrap().response.status(), 302, "no redirect is followed");
+        let (first, fields) = heard.split_once("\r\n").unwrap();
+        assert_eq!(first, format!("post {target} http/1.1"));
+        for field in
+            [&*format!("host: {place}\r\n"), "x-own: 7\r\n", "content-length: 4\r\n", "user-agent: tidegate/"]
+        {
+            assert_eq!(fields.matches(field).count(), 1, "{field} in {heard}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_request_to_whom_nobody_trusts_is_told_with_its_own_setting() {
+    let (site, other) = (Site::new(), Site::new());
+    let (certificate, key) = site.server("own");
+    let files = ServerFiles { certificate, key, clients: Clients::Anonymous, revoked: None };
+    let server = Server::load(files, &[b"http/1.1"]).unwrap();
+    let there = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let uri = format!("https://localhost:{}/s3cret", there.local_addr().unwrap().port()).parse().unwrap();
+    let within = ("ca in [[webhook]]", Duration::from_secs(60));
+    let sending = outgoing::send(&uri, other.trust(), within, http::Request::get("/"), "".into());
+    let answering = async { server.acceptor().accept(there.accept().await.unwrap().0).await.is_ok() };
+    let (answer, _) = tokio::join!(sending, answering);
+    let said = answer.unwrap_err();
+    assert!(
+        said.contains("(ca in [[webhook]])") && !said.contains("--ca") && !said.contains("s3cret"),
+        "{said}"
+    );
+}
+
+#[test]
+fn this_machine_is_loopback_by_any_notation() {
+    for (host, expected) in [
+        ("localhost", true),
+        ("127.0.0.1:9", true),
+        ("127.9.9.9", true),
+        ("[::1]:9", true),
+        ("[::ffff:127.0.0.1]", true),
+        ("localhost.example", false),
+        ("127.0.0.1.example", false),
+        ("10.0.0.1", false),
+        ("0.0.0.0", false),
+        ("[::]", false),
+        ("[fd00::1]", false),
+    ] {
+        assert_eq!(outgoing::is_here(&format!("http://{host}/").parse().unwrap()), expected, "{host}");
+    }
 }
 
 #[test]
