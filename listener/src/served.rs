@@ -1,13 +1,20 @@
 //! Doors over real sockets and driven time, before handlers of no use: what peers hear, and what is counted.
 
+use std::convert::Infallible;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 
+use axum::body::{Body, Bytes};
+use axum::routing::get;
+use http_body::{Body as HttpBody, Frame};
 use tidegate_tls::{
     Authority, Change, ClientFiles, Clients, Dial, Material, Name, Purpose, Request, ServerFiles,
     Watched as _, write,
 };
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tower::ServiceExt as _;
 
@@ -60,9 +67,13 @@ struct Site {
 
 impl Site {
     fn open(surface: Surface, tls: Option<Arc<Server>>) -> Self {
+        Self::of(door(surface, tls))
+    }
+
+    fn of((door, heard): (Door, Arc<Heard>)) -> Self {
         let listener = open("127.0.0.1:0".parse().unwrap(), BACKLOG).unwrap();
         let address = listener.local_addr().unwrap();
-        let ((door, heard), (stop, stopped)) = (door(surface, tls), flag::channel(false));
+        let (stop, stopped) = flag::channel(false);
         Self { address, heard, stop, serving: tokio::spawn(door.serve(listener, stopped)) }
     }
 
@@ -114,6 +125,94 @@ async fn a_call_without_grpc_is_told_where_the_other_listener_is() {
     let said = site.say(&call.concat(), "REST is at http://127.0.0.1:99").await;
     assert!(said.contains("misdirected") && said.contains("REST is at http://127.0.0.1:99"), "{said}");
     assert_eq!(site.close().await, ["refused"]);
+}
+
+/// The body of an answer that comes as it is sent.
+struct Sent(UnboundedReceiver<&'static str>);
+
+impl HttpBody for Sent {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0
+            .poll_recv(context)
+            .map(|part| part.map(|part| Ok(Frame::data(Bytes::from_static(part.as_bytes())))))
+    }
+}
+
+/// A door whose answers come as they are sent: those of `/` at once.
+fn telling() -> (Site, UnboundedSender<&'static str>) {
+    let (send, sent) = unbounded_channel();
+    let sent = Mutex::new(Some(sent));
+    let long = move || std::future::ready(Body::new(Sent(sent.lock().unwrap().take().unwrap())));
+    let sent = Arc::new(long);
+    let router =
+        Router::new().route("/", get(|| std::future::ready("at once"))).route("/long", get(move || sent()));
+    let (door, heard) = door(Surface::Rest, None);
+    (Site::of((Door { router, ..door }, heard)), send)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_is_not_idle_while_an_answer_goes_on_and_a_stop_waits_for_its_end() {
+    let (site, send) = telling();
+    let connect = || TcpStream::connect(site.address);
+    let mut peer = connect().await.unwrap();
+    peer.write_all(b"GET /long HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+    for word in ["one", "two"] {
+        send.send(word).unwrap();
+        read_until(&mut peer, word).await;
+        sleep(Duration::from_secs(600)).await;
+    }
+    let mut resting = connect().await.unwrap();
+    resting.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+    read_until(&mut resting, "at once").await;
+    let began = Instant::now();
+    site.stop.send_replace(true);
+    assert_eq!(read_until(&mut resting, "\0").await, "");
+    assert_eq!(began.elapsed(), Duration::ZERO, "who asks for nothing keeps nobody waiting");
+    sleep(Duration::from_secs(50)).await;
+    send.send("three").unwrap();
+    drop(send);
+    assert!(read_until(&mut peer, "\0").await.contains("three"));
+    assert_eq!(site.close().await, ["ok", "ok"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_without_an_end_is_cut_off_a_minute_after_a_stop() {
+    let (site, send) = telling();
+    let mut peer = TcpStream::connect(site.address).await.unwrap();
+    peer.write_all(b"GET /long HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+    send.send("one").unwrap();
+    read_until(&mut peer, "one").await;
+    let began = Instant::now();
+    site.stop.send_replace(true);
+    assert_eq!(read_until(&mut peer, "\0").await, "");
+    assert_eq!(began.elapsed().as_secs(), 60);
+    assert_eq!(site.close().await, ["ok"]);
+}
+
+/// What a request is for is its target where that names a host, and the field otherwise.
+#[tokio::test(start_paused = true)]
+async fn the_host_of_a_target_counts_more_than_the_field() {
+    let ((door, heard), router) = (door(Surface::Rest, None), Router::new().fallback(async || "served"));
+    let hosts = Hosts::Own { configured: Vec::new(), setting: None };
+    let site = Site::of((Door { hosts, router, ..door }, heard));
+    for (target, field, is_served) in [
+        ("/", "localhost", true),
+        ("/", "evil.example", false),
+        ("http://evil.example/", "localhost", false),
+        ("http://localhost/", "localhost", true),
+    ] {
+        let request = format!("GET {target} HTTP/1.1\r\nhost: {field}\r\nconnection: close\r\n\r\n");
+        let said = site.say(request.as_bytes(), "\0").await;
+        assert_eq!(said.starts_with("HTTP/1.1 200 "), is_served, "{target} {field}: {said}");
+        assert_eq!(said.starts_with("HTTP/1.1 421 "), !is_served, "{target} {field}: {said}");
+    }
+    assert_eq!(site.close().await, ["ok", "refused", "refused", "ok"]);
 }
 
 /// Files of an authority, and of a server and a client that it signed.
@@ -233,7 +332,7 @@ async fn a_listener_that_can_accept_nothing_pauses_and_says_so_now_and_then() {
 #[tokio::test(start_paused = true)]
 async fn upkeep_goes_on_after_a_look_that_broke() {
     let (stop, stopped) = flag::channel(false);
-    let (said, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let (said, mut heard) = unbounded_channel();
     let looks = AtomicUsize::new(0);
     let keeping = tokio::spawn(every(Duration::from_secs(2), stopped, move || {
         let look = looks.fetch_add(1, Ordering::Relaxed);

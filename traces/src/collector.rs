@@ -117,6 +117,7 @@ mod tests {
     use std::path::Path;
 
     use tidegate_test_servers::Manner;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::time::Instant;
 
     use super::*;
@@ -238,6 +239,9 @@ mod tests {
                 Manner::Status(503, "retry-after: soon\r\n"),
                 "Away(\"it answers 503 Service Unavailable\", None)",
             ),
+            (Manner::Status(502, "retry-after: 3\r\n"), "Away(\"it answers 502 Bad Gateway\", Some(3s))"),
+            (Manner::Status(504, "retry-after: 4\r\n"), "Away(\"it answers 504 Gateway Timeout\", Some(4s))"),
+            (Manner::Status(408, ""), "Refused(\"it answers 408 Request Timeout\")"),
             (Manner::Status(502, ""), "Away(\"it answers 502 Bad Gateway\", None)"),
             (Manner::Status(504, ""), "Away(\"it answers 504 Gateway Timeout\", None)"),
         ] {
@@ -255,6 +259,27 @@ mod tests {
         let mut missing = towards(there.endpoint(), Some(Path::new("/nowhere/headers")));
         let Told::Away(reason, None) = missing.take(one()).await else { panic!("without its headers") };
         assert!(reason.starts_with("trace_headers_file: "), "{reason}");
+    }
+
+    /// The head says that a batch is taken: to send it again would double its spans.
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_whose_body_does_not_end_or_is_too_long_has_taken_all() {
+        for (length, sent) in [(9, 1), (MOST_BYTES + 1, MOST_BYTES + 1)] {
+            let there = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let endpoint = format!("http://{}", there.local_addr().unwrap());
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n");
+            let answering = tokio::spawn(async move {
+                let (mut peer, _) = there.accept().await.unwrap();
+                peer.read_u8().await.unwrap();
+                peer.write_all(&[head.as_bytes(), &vec![0; sent]].concat()).await.unwrap();
+                peer
+            });
+            let began = Instant::now();
+            let told = towards(endpoint, None).take(batch(Span::new("a", Kind::Internal))).await;
+            assert!(matches!(told, Told::Taken { rejected: 0 }), "{told:?}");
+            assert!(began.elapsed() <= BODY_WITHIN, "{:?}", began.elapsed());
+            drop(answering.await.unwrap());
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -308,12 +308,21 @@ mod tests {
             ("s3cret", "line 1 is no header"),
             (": s3cret", "line 1 is no header"),
             ("a: b\ncontent-type: s3cret", "line 2 is a header that the exporter sets"),
+            ("\n\nContent-Length: s3cret", "line 3 is a header that the exporter sets"),
+            ("Host: s3cret", "line 1 is a header that the exporter sets"),
+            ("transfer-encoding: s3cret", "line 1 is a header that the exporter sets"),
+            ("Connection: s3cret", "line 1 is a header that the exporter sets"),
+            ("a b: s3cret", "line 1 is no header"),
             ("a: s3cret\x01", "line 1 has a value"),
             (&"a: s3cret\n".repeat(17), "line 17 is one header too many"),
         ] {
             let refused = with(text, 0o600).unwrap_err();
             assert!(refused.contains(said) && !refused.contains("s3cret"), "{refused}");
         }
+        let most = with(&"a: b\r\n".repeat(MAX_HEADERS), 0o600).unwrap();
+        assert!(most.len() == MAX_HEADERS && most.get_all("a").iter().all(|value| value == "b"));
+        assert!(with("", 0o600).unwrap().is_empty() && with("a:", 0o600).unwrap()["a"].is_empty());
+        assert_eq!(with("a: b:c", 0o600).unwrap()["a"], "b:c");
         assert!(headers(&folder.path().join("none")).is_err());
     }
 }

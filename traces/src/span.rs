@@ -257,6 +257,9 @@ mod tests {
         assert_eq!((part.parent, part.is_remote), (Some(whole.id), false));
         assert_eq!((whole.parent, whole.is_remote), (Some(SpanId([2; 8])), true));
         assert_eq!((part.began, part.ended, whole.began, whole.ended), (6, 7, 5, 14));
+        let long = "x".to_owned() + &"ä".repeat(MAX_TEXT);
+        let cut = Value::Text("x".to_owned() + &"ä".repeat(MAX_TEXT / 2 - 1));
+        assert_eq!(Span::new("a", Kind::Client).with("text", long.as_str()).attributes, [("text", cut)]);
         let text = ("text", Value::Text("ä".repeat(MAX_TEXT / 2)));
         assert_eq!(whole.span.attributes, [text, ("error.type", Value::Text("class".to_owned()))]);
         assert_eq!(whole.span.failed.as_deref(), Some("why"));
