@@ -119,8 +119,9 @@ impl Admin {
         let request = ListGroupsRequest { limit: 1, ..ListGroupsRequest::default() };
         match tokio::time::timeout(LEADS_WITHIN, calls.list_groups(request)).await {
             Ok(Ok(_)) => true,
-            // A refusal of those who may not ask is the leader's.
-            Ok(Err(status)) => status.code() != Code::Unavailable,
+            // A refusal of those who may not ask is the leader's. One with a cause was made on this side: the connection
+            // broke, as one through a balancer does whose controller is gone.
+            Ok(Err(status)) => status.code() != Code::Unavailable && status.source().is_none(),
             Err(_) => false,
         }
     }

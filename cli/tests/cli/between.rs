@@ -27,6 +27,20 @@ pub(crate) fn before_call(endpoint: &str, number: usize, then: impl FnOnce() + S
     format!("http://{address}")
 }
 
+/// An endpoint that takes each connection and closes it once the command speaks, as what forwards to a controller does
+/// that is gone.
+pub(crate) fn that_breaks() -> String {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            // A command that is gone says nothing.
+            let _ = stream.unwrap().read_exact(&mut [0; PREFACE]);
+        }
+    });
+    format!("http://{address}")
+}
+
 /// Hands on all that comes. Either end may be gone at any time.
 fn hand_on(mut from: TcpStream, mut to: TcpStream) {
     let _ = std::io::copy(&mut from, &mut to);

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use tidegate_test_servers::Etcd;
 
+use crate::between::{before_call, that_breaks};
 use crate::support::{Controller, err, eventually, out, run, tidegate};
 
 /// Runs `cluster restored` with data, and an etcd that is away; returns what it says.
@@ -21,6 +22,50 @@ fn a_controller_alone_forgets_no_controller() {
     let output = run(&["--endpoint", &controller.endpoint, "cluster", "forget", "c2"]);
     assert!(!output.status.success());
     assert!(err(&output).contains("not one of a cluster; see etcd_endpoints"), "{}", err(&output));
+}
+
+#[test]
+fn a_wait_for_one_leader_goes_on_while_two_say_that_they_lead() {
+    let (one, two) = (Controller::start(), Controller::start());
+    // The way to the second one is there for one look.
+    let both = format!("{},{}", one.endpoint, before_call(&two.endpoint, 1, || ()));
+    let status = run(&["--endpoint", &both, "cluster", "status", "--wait", "600", "-o", "json"]);
+    assert!(status.status.success(), "{}", err(&status));
+    let views: serde_json::Value = serde_json::from_str(&out(&status)).unwrap();
+    assert_eq!((&views[0]["role"], &views[1]["role"]), (&"leader".into(), &"unreachable".into()), "{views}");
+    let all = format!("{},{}", one.endpoint, two.endpoint);
+    let several = run(&["--endpoint", &all, "cluster", "status"]);
+    assert_eq!(several.status.code(), Some(1), "{}", out(&several));
+    assert!(err(&several).contains("2 controllers say that they lead"), "{}", err(&several));
+}
+
+#[test]
+fn a_command_goes_on_to_the_next_controller_unless_this_one_refuses() {
+    let one = Controller::start();
+    one.ok(&["group", "create", "of-one", "--rate", "1"]);
+    let guarded = Controller::with(&["--authentication", "required"]);
+    let list = |endpoints: &[&String]| {
+        let all: Vec<&str> = endpoints.iter().map(|one| one.as_str()).collect();
+        run(&["--endpoint", &all.join(","), "group", "list", "-o", "name"])
+    };
+    let (broken, gone) = (that_breaks(), "http://127.0.0.1:1".to_owned());
+    for endpoints in
+        [&[&broken, &one.endpoint][..], &[&one.endpoint, &broken], &[&gone, &broken, &one.endpoint]]
+    {
+        let listed = list(endpoints);
+        assert_eq!(out(&listed), "default\nof-one\n", "{endpoints:?}: {}", err(&listed));
+    }
+    let broken = list(&[&broken, &gone]);
+    assert_eq!(broken.status.code(), Some(1));
+    assert!(err(&broken).contains(&format!("cannot reach the controller at {gone}")), "{}", err(&broken));
+    for (endpoints, code, says) in [
+        ([&guarded.endpoint, &one.endpoint], 1, "token"),
+        ([&"ftp://here".to_owned(), &one.endpoint], 2, "\"ftp://here\" cannot be used"),
+    ] {
+        let refused = list(&endpoints);
+        assert_eq!(refused.status.code(), Some(code), "{endpoints:?}: {}", out(&refused));
+        assert!(err(&refused).contains(says), "{}", err(&refused));
+    }
 }
 
 #[test]
