@@ -89,7 +89,7 @@ fn given(args: &DoctorArgs, global: &Global) -> SettingFacts {
     let endpoint_from = match environment {
         Some(endpoint) if endpoint == global.endpoint => "TIDEGATE_ENDPOINT",
         _ if global.takes_context && global.context.is_some() => "context",
-        _ if global.endpoint == "http://127.0.0.1:7420" => "default",
+        _ if !global.endpoint_given => "default",
         _ => "--endpoint",
     };
     SettingFacts {

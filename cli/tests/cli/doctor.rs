@@ -46,6 +46,31 @@ fn it_works_where_nothing_runs_and_changes_nothing() {
     assert!(has(&away, "controller", "failed", "cannot reach the controller"));
 }
 
+/// One that was named and is away is a failure, and the default one may be away.
+#[test]
+fn an_endpoint_that_is_named_is_not_the_default_whatever_it_is() {
+    const DEFAULT: &str = "http://127.0.0.1:7420";
+    let folder = tempfile::tempdir().unwrap();
+    let contexts = folder.path().join("contexts.toml");
+    fs::write(&contexts, format!("current = \"prod\"\n[contexts.prod]\nendpoint = \"{DEFAULT}\"\n")).unwrap();
+    fs::set_permissions(&contexts, fs::Permissions::from_mode(0o600)).unwrap();
+    for (option, variable, from) in [
+        (None, None, "default"),
+        (Some(DEFAULT), None, "--endpoint"),
+        (None, Some(("TIDEGATE_ENDPOINT", DEFAULT)), "TIDEGATE_ENDPOINT"),
+        (Some(DEFAULT), Some(("TIDEGATE_ENDPOINT", "http://127.0.0.1:1")), "--endpoint"),
+        (None, Some(("TIDEGATE_CONTEXTS", contexts.to_str().unwrap())), "context"),
+    ] {
+        let mut command = tidegate();
+        command.args(["doctor", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "-o", "json", "--data"]);
+        command.arg(folder.path().join("data")).envs(variable);
+        command.args(option.map(|endpoint| format!("--endpoint={endpoint}")));
+        let output = command.output().unwrap();
+        let line = format!("endpoint = {DEFAULT} ({from})");
+        assert!(has(&output, "settings", "ok", &line), "{line}: {output:?}");
+    }
+}
+
 #[test]
 fn it_finds_a_controller_that_runs() {
     let controller = Controller::start();
