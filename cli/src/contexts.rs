@@ -82,7 +82,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), CliError> {
 
 /// The options as they are after the context: the one that is named, or the current one, where the command asks a
 /// controller and no endpoint is given.
-pub(crate) fn applied(mut global: Global) -> Result<Global, CliError> {
+pub(crate) fn applied(global: Global) -> Result<Global, CliError> {
     if !global.takes_context {
         return Ok(global);
     }
@@ -96,16 +96,21 @@ pub(crate) fn applied(mut global: Global) -> Result<Global, CliError> {
     let all = Contexts::read(&path)?;
     let Some(name) = named.or_else(|| all.current.clone()) else { return Ok(global) };
     let context = all.get(&name, &path)?.clone();
+    Ok(under(global, name, context, crate::token::is_set()))
+}
+
+/// The options over a context. A token of the environment, which is none of them, goes over that of the context, too.
+fn under(mut global: Global, name: String, context: Context, token_is_set: bool) -> Global {
     global.endpoint = context.endpoint;
     global.ca = global.ca.or(context.ca);
     if global.cert.is_none() {
         (global.cert, global.key) = (context.cert, context.key);
     }
-    if global.token_file.is_none() && !crate::token::is_set() {
+    if global.token_file.is_none() && !token_is_set {
         global.token_file = context.token_file;
     }
     global.context = Some(name);
-    Ok(global)
+    global
 }
 
 impl Contexts {
@@ -223,6 +228,55 @@ mod tests {
             let error = path(none).unwrap_err();
             assert!(error.to_string().contains("name it in TIDEGATE_CONTEXTS"), "{error}");
             assert_eq!(error.exit_code(), 2);
+        }
+    }
+
+    #[test]
+    fn an_option_goes_over_its_own_setting_of_a_context_only() {
+        let files = |of: &str| {
+            ["ca", "cert", "key", "token"].map(|what| Some(PathBuf::from(format!("/{of}-{what}"))))
+        };
+        let [ca, cert, key, token_file] = files("context");
+        let context = Context { endpoint: "https://a:1".to_owned(), ca, cert, key, token_file };
+        // Which of the options are given, and whether the environment holds a token.
+        for (given, token_is_set) in [
+            ([false; 4], false),
+            ([false; 4], true),
+            ([true, false, false, false], false),
+            ([false, true, true, false], false),
+            ([false, false, false, true], false),
+            ([false, false, false, true], true),
+            ([true; 4], false),
+        ] {
+            let mut options = files("option");
+            let mut expected = files("context");
+            for at in 0..4 {
+                if given[at] {
+                    expected[at].clone_from(&options[at]);
+                } else {
+                    options[at] = None;
+                }
+            }
+            if token_is_set && !given[3] {
+                expected[3] = None;
+            }
+            let [ca, cert, key, token_file] = options;
+            let global = Global {
+                endpoint: "http://127.0.0.1:7420".to_owned(),
+                endpoint_given: false,
+                context: None,
+                takes_context: true,
+                ca,
+                cert,
+                key,
+                token_file,
+                output: crate::output::Output::default(),
+                color: crate::screen::Color::default(),
+                actor: "ann".to_owned(),
+            };
+            let all = under(global, "prod".to_owned(), context.clone(), token_is_set);
+            assert_eq!([all.ca, all.cert, all.key, all.token_file], expected, "{given:?} {token_is_set}");
+            assert_eq!((all.endpoint.as_str(), all.context.as_deref()), ("https://a:1", Some("prod")));
         }
     }
 

@@ -390,3 +390,89 @@ pub(crate) fn start_log(format: LogFormat) -> Result<(), CliError> {
     };
     started.map_err(|error| CliError::Process { what: "log".to_owned(), reason: error.to_string() })
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use tidegate_controller::ConfigError;
+    use toml::{Table, Value};
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Flags {
+        #[command(flatten)]
+        args: ControllerArgs,
+    }
+
+    fn over(file: &Table, words: &[&str]) -> Table {
+        let words = ["controller"].iter().chain(words);
+        overlaid(file.clone(), &Flags::parse_from(words).args).unwrap()
+    }
+
+    /// The words of the command line that say a setting, and what they say.
+    fn said<'a>(setting: &str, data: &'a str) -> (String, &'a [&'a str], Value) {
+        let list = |texts: &[&str]| Value::from(texts.to_vec());
+        let (flag, words, value): (_, &[&str], _) = match setting {
+            "store" => return ("--data".to_owned(), &[], Value::from(format!("{data}/{STORE}"))),
+            "grpc_listen" => ("listen", &["127.0.0.1:5"], Value::from("127.0.0.1:5")),
+            "http_listen" => ("http", &["127.0.0.1:6"], Value::from("127.0.0.1:6")),
+            "http_hosts" => ("http-host", &["a,b"], list(&["a", "b"])),
+            "etcd_endpoints" => {
+                ("etcd", &["http://a", "--etcd", "http://b"], list(&["http://a", "http://b"]))
+            }
+            "drift_ppm" | "alarm_quota_percent" => (setting, &["7"], Value::from(7)),
+            "allow_remote" | "cluster_seed" | "cluster_strict" => (setting, &[], Value::from(true)),
+            _ if setting.ends_with("_off_loopback") => (setting, &[], Value::from(true)),
+            _ => (setting, &["word"], Value::from("word")),
+        };
+        (format!("--{}", flag.replace('_', "-")), words, value)
+    }
+
+    #[test]
+    fn one_flag_over_a_file_changes_its_own_setting_only() {
+        let errors = Config::parse("no_such_setting = 1").unwrap_err();
+        let [ConfigError::Unknown { known, .. }] = errors.as_slice() else { panic!("{errors:?}") };
+        let has_flag = |setting: &&str| !["identity", "provider", "webhook"].contains(setting);
+        let settings: Vec<&str> = known.split(", ").filter(has_flag).collect();
+        assert!(settings.len() > 30, "{settings:?}");
+        let file: Table =
+            settings.iter().map(|setting| ((*setting).to_owned(), Value::from("of the file"))).collect();
+        assert_eq!(over(&file, &[]), file);
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().to_str().unwrap();
+        let mut wrong = Vec::new();
+        for setting in settings {
+            let (flag, words, value) = said(setting, data);
+            let mut line = [&[flag.as_str()], words].concat();
+            if setting == "store" {
+                line.push(data);
+            }
+            let alone = Table::from_iter([(setting.to_owned(), value)]);
+            let mut both = file.clone();
+            both.extend(alone.clone());
+            if over(&Table::new(), &line) != alone || over(&file, &line) != both {
+                wrong.push(setting);
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
+
+    #[test]
+    fn a_free_port_for_grpc_is_one_for_rest_where_nothing_says_where_that_listens() {
+        let rest = |file: &str, words: &[&str]| {
+            let table = over(&file.parse().unwrap(), words);
+            table.get("http_listen").map(|listen| listen.as_str().unwrap().to_owned())
+        };
+        for (file, words, expected) in [
+            ("", &["--listen", "127.0.0.1:0"][..], Some("127.0.0.1:0")),
+            ("", &["--listen", "[::1]:0"], Some("127.0.0.1:0")),
+            ("http_listen = \"127.0.0.1:7\"", &["--listen", "127.0.0.1:0"], Some("127.0.0.1:7")),
+            ("", &["--listen", "127.0.0.1:0", "--http", "127.0.0.1:8"], Some("127.0.0.1:8")),
+            ("", &["--listen", "127.0.0.1:9"], None),
+            ("grpc_listen = \"127.0.0.1:0\"", &[], None),
+        ] {
+            assert_eq!(rest(file, words).as_deref(), expected, "{file} {words:?}");
+        }
+    }
+}

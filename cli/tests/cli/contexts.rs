@@ -54,9 +54,20 @@ fn commands_go_to_the_current_context_unless_another_or_an_endpoint_is_named() {
     let table = ok(folder, &["context", "list"]);
     assert!(table.contains("*        two") && table.contains(&one.endpoint), "{table}");
 
-    let both = asked(folder, &["--context", "one", "--endpoint", &two.endpoint, "status"], &[]);
-    assert_eq!(both.status.code(), Some(2));
-    assert!(err(&both).contains("leave one out"), "{}", err(&both));
+    let given =
+        [("--context", "TIDEGATE_CONTEXT", "one"), ("--endpoint", "TIDEGATE_ENDPOINT", &two.endpoint)];
+    for are_options in [[true, true], [true, false], [false, true], [false, false]] {
+        let (mut words, mut environment) = (Vec::new(), Vec::new());
+        for ((option, variable, value), is_option) in given.into_iter().zip(are_options) {
+            if is_option { words.extend([option, value]) } else { environment.push((variable, value)) }
+        }
+        let both = asked(folder, &[&words[..], &["status"]].concat(), &environment);
+        assert_eq!(both.status.code(), Some(2), "{words:?} {environment:?}: {}", out(&both));
+        assert!(err(&both).contains("leave one out"), "{}", err(&both));
+    }
+    let elsewhere = [("TIDEGATE_CONTEXT", "one"), ("TIDEGATE_ENDPOINT", &two.endpoint)];
+    let unasked = asked(folder, &["context", "list", "-o", "name"], &elsewhere);
+    assert_eq!(out(&unasked), "one\ntwo\n", "{}", err(&unasked));
     let gone = asked(folder, &["--context", "gone", "status"], &[]);
     assert!(err(&gone).contains("no context \"gone\"; it has one, two"), "{}", err(&gone));
     let again = asked(folder, &["context", "add", "one", "--endpoint", &two.endpoint], &[]);

@@ -631,6 +631,123 @@ mod tests {
         assert_eq!(flags.clone().over(file), flags);
     }
 
+    /// Where a database is and where its clients connect go together; each other setting stands by itself.
+    #[test]
+    fn one_flag_over_a_file_changes_its_own_setting_only() {
+        let [flags, file] = [FILE, OTHER].map(|text| text.parse::<toml::Table>().unwrap());
+        let read = |table: &toml::Table| Settings::parse(&table.to_string()).unwrap();
+        let changes_more = |(key, value): &(&String, &toml::Value)| {
+            let flag = toml::Table::from_iter([((*key).clone(), (*value).clone())]);
+            let mut expected = file.clone();
+            expected.extend(flag.clone());
+            read(&flag).over(read(&file)) != read(&expected)
+        };
+        let wrong: Vec<_> = flags.iter().filter(|(key, _)| *key != "upstream").filter(changes_more).collect();
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
+
+    /// What an operator's environment holds is not shown in place of what the gateway's own settings name.
+    #[test]
+    fn each_setting_reaches_the_gateway_and_goes_over_the_options_of_every_command() {
+        let pair = |chain: &str, key: &str| (PathBuf::from(chain), PathBuf::from(key));
+        let certificate = |chain, key| {
+            let (chain, key) = pair(chain, key);
+            Some(Certificate { chain, key })
+        };
+        let ours = ClientFiles {
+            authorities: Some("ann-ca.pem".into()),
+            identity: Some(pair("ann.pem", "ann-key.pem")),
+        };
+        let token = Token::text("tdg_1.0");
+        let config = |settings: Settings| {
+            settings
+                .config("http://127.0.0.1:8, http://127.0.0.1:9", ours.clone(), Some(token.clone()))
+                .unwrap()
+        };
+        let settings = || Settings::parse(FILE).unwrap();
+        let listener = |url, listen: &str| Listener {
+            listen: listen.parse().unwrap(),
+            upstream: Upstream::parse(url).unwrap(),
+        };
+        let expected = Config {
+            endpoints: vec!["http://127.0.0.1:7420".to_owned(), "http://127.0.0.2:7420".to_owned()],
+            controller_tls: ClientFiles {
+                authorities: Some("controller-ca.pem".into()),
+                identity: Some(pair("node.pem", "node-key.pem")),
+            },
+            controller_token: Some(Token::file("gw.token")),
+            identity: "gw-1".to_owned(),
+            journal: Some("/var/lib/tidegate".into()),
+            listeners: vec![
+                listener("postgres://db", "127.0.0.1:1"),
+                listener("mysql://tidegate:secret@db:3307", "127.0.0.1:2"),
+            ],
+            policy: Policy {
+                max_wait: Duration::from_secs(3),
+                in_transaction: InTransaction::OweSome,
+                max_debt: Duration::from_secs(2),
+                admit_without_lease: true,
+                admins: Principals::parse(["root", "ann@shop"]).unwrap(),
+                switchers: Principals::parse(["bob"]).unwrap(),
+                anybody_switches: true,
+            },
+            threads: NonZeroUsize::new(4),
+            max_sessions: 10,
+            proxies: Networks::parse(["10.0.0.0/8", "::1"]).unwrap(),
+            backlog: 1_024,
+            login_timeout: Duration::from_secs(5),
+            keepalive: Duration::from_secs(30),
+            kill_abandoned: true,
+            grace: Duration::from_secs(60),
+            certificate: certificate("cert.pem", "key.pem"),
+            self_signed: false,
+            authorities: Some("ca.pem".into()),
+            metrics: Some(MetricsPage {
+                listen: "127.0.0.1:7431".parse().unwrap(),
+                certificate: certificate("page.pem", "page-key.pem"),
+                token: Some("page.token".into()),
+                plaintext_off_loopback: true,
+                anonymous_off_loopback: true,
+            }),
+            traces: Faults::default().traces(&settings()),
+            allow_remote: true,
+            local_infile: false,
+        };
+        let named = config(settings());
+        assert_eq!(format!("{named:#?}"), format!("{expected:#?}"));
+        assert_eq!(named.controller_token, expected.controller_token);
+        assert!(named.traces.is_some_and(|traces| traces.plaintext && traces.authorities.is_some()));
+        let unnamed = config(flags("--upstream mysql://db"));
+        assert_eq!(unnamed.endpoints, ["http://127.0.0.1:8", "http://127.0.0.1:9"]);
+        assert_eq!(format!("{:?}", unnamed.controller_tls), format!("{ours:?}"));
+        assert_eq!(unnamed.controller_token, Some(token.clone()));
+        for (word, expected) in [("owe", InTransaction::Owe), ("wait", InTransaction::Wait)] {
+            let chosen = config(flags(&format!("--upstream mysql://db --in-transaction {word}")));
+            assert_eq!(chosen.policy.in_transaction, expected);
+        }
+    }
+
+    #[test]
+    fn a_number_at_its_bound_is_taken_and_one_beyond_is_not() {
+        for (flag, taken, refused) in [
+            ("threads", ["1", "1024"], ["0", "1025"]),
+            ("max-sessions", ["1", "1000000"], ["0", "1000001"]),
+            ("backlog", ["1", "65535"], ["0", "0"]),
+            ("keepalive", ["1s", "1h"], ["999ms", "3601s"]),
+        ] {
+            let config = |value| {
+                let settings = flags(&format!("--upstream mysql://db --{flag} {value}"));
+                settings.config("", ClientFiles::default(), None)
+            };
+            for value in taken {
+                assert!(config(value).is_ok(), "{flag} {value}");
+            }
+            for value in refused {
+                assert!(config(value).unwrap_err().to_string().starts_with(flag), "{flag} {value}");
+            }
+        }
+    }
+
     #[test]
     fn what_is_wrong_is_named_and_no_line_is_quoted() {
         for (text, expected) in [
