@@ -52,3 +52,35 @@ impl Code {
         Self { mysql, mysql_state, postgres_state }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As docs/sql.md lists them.
+    #[test]
+    fn programs_read_these_numbers_in_either_protocol() {
+        for (code, mysql, mysql_state, postgres_state) in [
+            (Code::SYNTAX, 1064, "42000", "42601"),
+            (Code::UNSUPPORTED, 1235, "42000", "0A000"),
+            (Code::DENIED, 1227, "42000", "42501"),
+            (Code::NO_COLUMN, 1054, "42S22", "42703"),
+            (Code::NO_FUNCTION, 1305, "42000", "42883"),
+            (Code::EXISTS, 8248, "HY000", "42710"),
+            (Code::UNKNOWN, 8249, "HY000", "42704"),
+            (Code::UNAVAILABLE, 8251, "HY000", "57P03"),
+            (Code::QUOTA, 8252, "HY000", "53400"),
+            (Code::RUNAWAY, 8253, "HY000", "57014"),
+            (Code::WATCHED, 8254, "HY000", "57014"),
+            (Code::INVALID, 1105, "HY000", "22023"),
+            (Code::REFUSED, 1105, "HY000", "55000"),
+            (Code::FULL, 1105, "HY000", "54000"),
+            (Code::INTERNAL, 1105, "HY000", "XX000"),
+        ] {
+            assert_eq!(
+                (code.mysql, code.mysql_state, code.postgres_state),
+                (mysql, mysql_state, postgres_state)
+            );
+        }
+    }
+}

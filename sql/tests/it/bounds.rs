@@ -64,6 +64,19 @@ async fn a_table_of_more_rows_than_are_looked_at_says_which_it_has() {
 }
 
 #[tokio::test]
+async fn what_a_table_lacks_is_said_before_what_the_answer_lacks() {
+    let rows = vec![v1::UsageRow::default(); 101];
+    let usage = reply(&v1::UsageReply { rows, truncated: true });
+    let table = select(vec![usage], "SELECT a.client FROM tidegate.usage a, tidegate.usage b").await;
+    let mut notes = left_out("tidegate.usage", "those that the controller names first");
+    notes.push(
+        "note: the answer has more rows than these 10000; narrow it with WHERE or LIMIT, or to fewer columns"
+            .to_owned(),
+    );
+    assert_eq!((table.rows.len(), table.notes), (10_000, notes));
+}
+
+#[tokio::test]
 async fn statements_that_made_room_or_are_not_looked_at_are_counted_in_notes() {
     let statements = |total, evicted| {
         let row =

@@ -2,6 +2,7 @@
 
 use prost::Message;
 use tidegate_proto::v1;
+use tidegate_sql::VirtualTable;
 
 use crate::support::{lines, reply, select};
 
@@ -9,6 +10,59 @@ async fn shown(table: &str, answer: &impl Message) -> Vec<String> {
     let rows = select(vec![reply(answer)], &format!("SELECT * FROM {table}")).await;
     assert!(rows.notes.is_empty(), "{:?}", rows.notes);
     lines(&rows)
+}
+
+/// Beside the tests below, which have the values in this order.
+#[tokio::test]
+async fn the_columns_of_a_table_have_these_names_and_kinds_in_this_order() {
+    let used = "cpu_seconds Float, read_requests Int, read_batches Int, read_bytes Int, write_requests Int, \
+                write_batches Int, write_bytes Int, net_in_bytes Int, net_out_bytes Int, cross_zone_bytes Int";
+    for table in VirtualTable::ALL {
+        let expected = match table {
+            VirtualTable::ResourceGroups => {
+                "NAME Text, RU_PER_SEC Text, PRIORITY Text, BURSTABLE Text, QUERY_LIMIT Text, BACKGROUND Text"
+                    .to_owned()
+            }
+            VirtualTable::RunawayWatches => {
+                "ID Int, RESOURCE_GROUP_NAME Text, START_TIME Timestamp, END_TIME Text, WATCH Text, \
+                 WATCH_TEXT Text, SOURCE Text, ACTION Text, RULE Text"
+                    .to_owned()
+            }
+            VirtualTable::Statements => format!(
+                "resource_group Text, fingerprint Text, kind Text, template Text, calls Int, ru Float, \
+                 average_ru Float, max_ru Float, cpu_ru Float, read_ru Float, write_ru Float, network_ru Float, \
+                 rows Int, elapsed_seconds Float, waited_seconds Float, errors Int, throttled Int, estimated Int, \
+                 first_time Timestamp, last_time Timestamp, {used}"
+            ),
+            VirtualTable::Usage => format!(
+                "resource_group Text, client Text, incarnation Int, ru_per_sec Float, ru Float, cpu_ru Float, \
+                 read_ru Float, write_ru Float, network_ru Float, flat_ru Float, shadow_ru Float, operations Int, \
+                 throttled Int, waited_seconds Float, {used}"
+            ),
+            VirtualTable::Runaways => {
+                "resource_group Text, first_time Timestamp, last_time Timestamp, repeats Int, match_type Text, \
+                 action Text, switch_group Text, rule Text, template Text, fingerprint Text, text_sha256 Text, \
+                 tenant Text, user Text, gateway Text"
+                    .to_owned()
+            }
+            VirtualTable::Bindings => "tenant Text, user Text, resource_group Text".to_owned(),
+            VirtualTable::Clients => {
+                "client Text, incarnation Int, agent Text, connected Int, silent_seconds Float, leases Int, \
+                 messages Int, process_cpu_seconds Float, metered_cpu_seconds Float, resident_bytes Int"
+                    .to_owned()
+            }
+            VirtualTable::Proposals => {
+                "resource_group Text, settings Text, proposed_time Timestamp, compared_since Timestamp, \
+                 revision Int, live_revision Int"
+                    .to_owned()
+            }
+        };
+        // An answer of no rows is one to every call.
+        let read = select(vec![reply(&())], &format!("SELECT * FROM {}", table.full_name())).await;
+        let columns = read.columns.iter().map(|column| format!("{} {:?}", column.name, column.kind));
+        assert_eq!(columns.collect::<Vec<_>>().join(", "), expected);
+        assert!(read.rows.is_empty());
+    }
 }
 
 fn usage() -> v1::Usage {

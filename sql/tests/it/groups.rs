@@ -215,8 +215,12 @@ async fn sessions_may_do_what_they_may() {
     let lab = Lab::start().await;
     lab.done("CREATE RESOURCE GROUP shop RU_PER_SEC=5").await;
     let user = Context { is_admin: false, group: "shop".into(), ..context() };
-    for text in ["SELECT CURRENT_RESOURCE_GROUP()", "SHOW RESOURCE GROUPS", "SHOW CREATE RESOURCE GROUP shop"]
-    {
+    for text in [
+        "SELECT CURRENT_RESOURCE_GROUP()",
+        "SELECT 1, CURRENT_RESOURCE_GROUP()",
+        "SHOW RESOURCE GROUPS",
+        "SHOW CREATE RESOURCE GROUP shop",
+    ] {
         assert!(matches!(lab.send_as(&user, text).await, Ok(Answer::Table(_))), "{text}");
     }
     let switch = "change the resource group of the session; the gateway's configuration says who may, or ask an \
@@ -248,7 +252,14 @@ async fn sessions_may_do_what_they_may() {
         let nobody = Context { user: String::new(), ..user.clone() };
         let error = lab.send_as(&nobody, text).await.expect_err(text);
         assert_eq!(error.to_string(), format!("this session may not {what}"), "{text}");
+        // Who may choose a group may do that alone.
+        let switcher = Context { may_switch: true, ..user.clone() };
+        let answer = lab.send_as(&switcher, text).await;
+        assert_eq!(answer.is_ok(), what == switch, "{text}: {answer:?}");
+        assert!(answer.is_ok() || answer.is_err_and(|error| error.code() == Code::DENIED), "{text}");
     }
+    let explained = lab.send_as(&user, "EXPLAIN RU SELECT 1").await.unwrap_err();
+    assert_eq!(explained.code(), Code::UNSUPPORTED, "it is for everybody: {explained}");
     let user = Context { may_switch: true, ..user };
     let changed = lab.send_as(&user, "SET RESOURCE GROUP SHOP").await;
     assert_eq!(changed, Ok(Answer::Session(SessionChange::SetGroup("shop".into()))));

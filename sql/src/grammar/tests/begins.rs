@@ -41,6 +41,25 @@ fn dual_is_no_table_in_whatever_case_and_wherever_a_query_of_it_ends() {
     }
 }
 
+/// Names without quotes are the same in whatever case, those of a `WITH` as well.
+#[test]
+fn what_a_query_of_ours_defines_itself_is_no_table_of_the_database_in_whatever_case() {
+    for text in [
+        "WITH Top AS (SELECT ru FROM tidegate.usage) SELECT * FROM Top",
+        "WITH top AS (SELECT ru FROM tidegate.usage) SELECT * FROM TOP t JOIN Top u ON t.ru = u.ru",
+        "WITH A AS (SELECT ru FROM Tidegate.USAGE), B AS (SELECT ru FROM a) SELECT * FROM b",
+        "SELECT * FROM (WITH Inner1 AS (SELECT ru FROM tidegate.usage) SELECT * FROM inner1) t",
+    ] {
+        for dialect in [MySql, PostgreSql, Generic] {
+            let read = Statement::parse(text, dialect).unwrap();
+            let Some(Statement::Select(select)) = read else { panic!("{text}: {read:?}") };
+            assert_eq!(select.tables(), [VirtualTable::Usage], "{text}");
+        }
+    }
+    let (message, code) = wrong("WITH Top AS (SELECT 1) SELECT * FROM tidegate.usage, top, Orders", MySql);
+    assert!(code == Code::UNSUPPORTED && message.contains("orders"), "{message}");
+}
+
 #[test]
 fn a_text_of_as_many_bytes_as_are_read_is_read() {
     let text = |bytes: usize| {
