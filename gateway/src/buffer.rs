@@ -286,6 +286,38 @@ mod tests {
         }
     }
 
+    /// A stream that takes all and may hold it, as TLS does over a socket that is full.
+    struct Holding(bool);
+
+    impl AsyncWrite for Holding {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            if self.0 { Poll::Pending } else { Poll::Ready(Ok(())) }
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn what_the_stream_still_holds_has_not_gone_out() {
+        let (mut outbox, mut stream) = (Outbox::default(), Holding(true));
+        assert!(outbox.has_gone_out());
+        outbox.add(b"ab");
+        assert!(!outbox.has_gone_out());
+        for _ in 0..2 {
+            assert!(poll_fn(|cx| Poll::Ready(outbox.poll_write(cx, &mut stream).is_pending())).await);
+            assert!(outbox.is_empty() && !outbox.has_gone_out());
+        }
+        stream.0 = false;
+        poll_fn(|cx| outbox.poll_write(cx, &mut stream)).await.unwrap();
+        assert!(outbox.has_gone_out());
+    }
+
     /// A large result leaves no memory behind, and what is not sent yet counts as such.
     #[tokio::test]
     async fn an_outbox_is_small_again_once_it_is_sent_and_flushes_once() {

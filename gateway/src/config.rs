@@ -193,6 +193,33 @@ mod tests {
         Config { listeners: addresses.iter().map(listener).collect(), ..Config::default() }
     }
 
+    #[test]
+    fn a_page_for_other_machines_has_tls_and_a_token_unless_each_is_given_up_by_its_name() {
+        for bits in 0..16_u8 {
+            let is = |bit: u8| bits & (1 << bit) != 0;
+            let certificate = Certificate { chain: "chain.pem".into(), key: "key.pem".into() };
+            let page = |listen: &str| MetricsPage {
+                certificate: is(0).then(|| certificate.clone()),
+                token: is(1).then(|| "token".into()),
+                plaintext_off_loopback: is(2),
+                anonymous_off_loopback: is(3),
+                ..MetricsPage::at(listen.parse().unwrap())
+            };
+            let said = |listen: &str| {
+                let config = Config { metrics: Some(page(listen)), allow_remote: true, ..Config::default() };
+                config.exposed().map(|error| error.to_string()).collect::<Vec<_>>().concat()
+            };
+            let lacks = [!is(0) && !is(2), !is(1) && !is(3)];
+            for listen in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
+                let said = said(listen);
+                let named = ["metrics_plaintext_off_loopback", "metrics_anonymous_off_loopback"];
+                assert_eq!(named.map(|name| said.contains(name)), lacks, "{bits:04b}: {said}");
+                assert_eq!(said.is_empty(), lacks == [false; 2], "{bits:04b}: {said}");
+            }
+            assert_eq!((said("127.0.0.1:0"), said("[::1]:0")), (String::new(), String::new()));
+        }
+    }
+
     #[tokio::test]
     async fn other_machines_reach_no_listener_unless_they_may() {
         for (addresses, remote) in [

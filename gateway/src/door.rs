@@ -126,11 +126,80 @@ impl Porch {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroUsize;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use tidegate_test_servers::HaProxy;
     use tokio::io::AsyncWriteExt as _;
     use tokio::task::spawn_blocking;
 
     use super::*;
+    use crate::govern::tests::eventually;
+
+    /// Connections that are refused: how many came to it, how many are at it, and the most at once.
+    #[derive(Default)]
+    struct Counts {
+        came: AtomicUsize,
+        now: AtomicUsize,
+        most: AtomicUsize,
+    }
+
+    /// One of them, for as long as it lives.
+    struct Held(Arc<Counts>);
+
+    impl Held {
+        fn new(counts: &Arc<Counts>) -> Self {
+            let now = counts.now.fetch_add(1, Ordering::SeqCst) + 1;
+            counts.most.fetch_max(now, Ordering::SeqCst);
+            counts.came.fetch_add(1, Ordering::SeqCst);
+            Self(Arc::clone(counts))
+        }
+    }
+
+    impl Drop for Held {
+        fn drop(&mut self) {
+            self.0.now.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    /// They hold descriptors for as long as they say nothing.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn so_many_connections_are_refused_at_once_and_each_of_the_others_when_one_has_gone() {
+        const BEHIND: usize = 16;
+        let seats = Arc::new(Seats::new(1));
+        let (seat, _) = seats.enter().unwrap();
+        seat.keep();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut clients = Vec::new();
+        for _ in 0..MAX_REFUSED + BEHIND {
+            clients.push(TcpStream::connect(address).await.unwrap());
+        }
+        let metrics = Arc::new(Metrics::new(1, false));
+        let workers = Arc::new(Workers::start(NonZeroUsize::new(2)).unwrap());
+        let door =
+            Door { listener, workers, seats, metrics: Arc::clone(&metrics), porch: Arc::new(porch(&[])) };
+        let (counts, may_go) = (Arc::new(Counts::default()), Arc::new(Semaphore::new(0)));
+        let (of_door, leave) = (Arc::clone(&counts), Arc::clone(&may_go));
+        let accepting = tokio::spawn(door.accept(move |_, _, seat| {
+            assert!(seat.is_err());
+            let (held, leave) = (Held::new(&of_door), Arc::clone(&leave));
+            async move {
+                leave.acquire_owned().await.unwrap().forget();
+                drop(held);
+            }
+        }));
+        for gone in 0..=BEHIND {
+            // Where more than three seconds pass, some have gone unasked.
+            eventually("as many are refused", || counts.came.load(Ordering::SeqCst) >= MAX_REFUSED + gone)
+                .await;
+            may_go.add_permits(1);
+        }
+        let most = counts.most.load(Ordering::SeqCst);
+        assert!(most <= MAX_REFUSED, "{most}");
+        assert_eq!(metrics.turned_away.get(), u64::try_from(clients.len()).unwrap());
+        accepting.abort();
+    }
 
     fn porch(networks: &[&str]) -> Porch {
         let proxies = Networks::parse(networks.iter().copied()).unwrap();

@@ -265,11 +265,19 @@ mod tests {
     #[test]
     fn statements_are_counted_by_outcome_and_resource() {
         let metrics = Metrics::new(7, false);
-        let charged = RuParts { cpu: Ru(1_500_000), network: Ru(250_000), ..RuParts::default() };
+        let charged = RuParts {
+            cpu: Ru(1_500_000),
+            read: Ru(2_000_000),
+            write: Ru(3_500_000),
+            network: Ru(250_000),
+            ..RuParts::default()
+        };
         metrics.ran(&charged, (Duration::ZERO, Duration::from_millis(3)), false, true, None);
         metrics.ran(&charged, (Duration::from_secs(1), Duration::from_millis(3)), true, false, None);
         metrics.throttled(Duration::from_secs(10), None);
         metrics.convicted("kill");
+        metrics.turned_away.inc_by(4);
+        metrics.upstream_failures.inc_by(5);
         let page = metrics.page(Sample { sessions: 3, connected: true }).unwrap();
         for line in [
             "tidegate_gateway_statements_total{outcome=\"ok\"} 1",
@@ -277,9 +285,15 @@ mod tests {
             "tidegate_gateway_statements_total{outcome=\"throttled\"} 1",
             "tidegate_gateway_statements_estimated_total 1",
             "tidegate_gateway_ru_charged_total{resource=\"cpu\"} 3.0",
+            "tidegate_gateway_ru_charged_total{resource=\"read\"} 4.0",
+            "tidegate_gateway_ru_charged_total{resource=\"write\"} 7.0",
             "tidegate_gateway_ru_charged_total{resource=\"network\"} 0.5",
             "tidegate_gateway_wait_seconds_count 3",
+            "tidegate_gateway_wait_seconds_sum 11.0",
             "tidegate_gateway_statement_seconds_count 2",
+            "tidegate_gateway_statement_seconds_sum 0.006",
+            "tidegate_gateway_turned_away_total 4",
+            "tidegate_gateway_upstream_failures_total 5",
             "tidegate_gateway_convictions_total{action=\"kill\"} 1",
             "tidegate_gateway_sessions 3",
             "tidegate_gateway_sessions_max 7",

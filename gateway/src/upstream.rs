@@ -217,6 +217,36 @@ mod tests {
     }
 
     #[test]
+    fn a_scheme_says_the_protocol_and_its_port_and_an_option_the_tls() {
+        for (scheme, protocol, port, named) in [
+            ("postgres", Protocol::Postgres, 5432, "postgres"),
+            ("postgresql", Protocol::Postgres, 5432, "postgres"),
+            ("mysql", Protocol::MySql, 3306, "mysql"),
+            ("mariadb", Protocol::MySql, 3306, "mysql"),
+        ] {
+            let modes = [
+                ("disable", TlsMode::Disable),
+                ("require", TlsMode::Require),
+                ("verify-full", TlsMode::VerifyFull),
+            ];
+            for (word, tls) in modes {
+                let upstream = Upstream::parse(&format!("{scheme}://db?tls={word}")).unwrap();
+                let place = Place::Tcp { host: "db".into(), port };
+                assert_eq!((upstream.protocol, upstream.place, upstream.tls), (protocol, place, tls));
+            }
+            let plain = Upstream::parse(&format!("{scheme}://db:7")).unwrap();
+            assert_eq!((plain.tls, plain.user.as_str(), &*plain.password), (TlsMode::Disable, "", ""));
+            assert_eq!(plain.to_string(), format!("{named}://db:7"));
+            let socket = Upstream::parse(&format!("{scheme}://ann:s3@db/?socket=/run/s")).unwrap();
+            assert_eq!(socket.place, Place::Unix("/run/s".into()), "the socket, where both are there");
+            assert_eq!(
+                (socket.user.as_str(), socket.to_string()),
+                ("ann", format!("{named}:///?socket=/run/s"))
+            );
+        }
+    }
+
+    #[test]
     fn what_cannot_be_used_is_told_without_secrets() {
         for (text, part) in [
             ("5432", "is no URL"),
@@ -225,6 +255,8 @@ mod tests {
             ("postgres://a?ssl=1", "\"ssl\""),
             ("postgres://a?ssl_mode=1", "\"ssl_mode\""),
             ("postgres:///?socket=/a&tls=require", "no TLS"),
+            ("mysql:///?tls=verify-full&socket=/a", "no TLS"),
+            ("mysql://a?tls=on", "\"tls\""),
             ("postgres://u:secret@a:99999", "is no URL"),
             ("mysql://u:secret:a:3306", "\"mysql\".. is no URL"),
             ("mysql//u:secret@a", "\"mysql//u\".. is no URL"),

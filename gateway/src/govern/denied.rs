@@ -187,6 +187,60 @@ mod tests {
         assert_eq!(denied.hint, "The statement did not run. Retry after 5.0 s.");
     }
 
+    /// Programs know them by these numbers.
+    #[test]
+    fn each_reason_has_its_numbers_says_what_and_what_to_do() {
+        let instead = "Run the statement without EXPLAIN RU, and read its cost in tidegate.statements.";
+        for (denied, mysql, postgres, message, hint) in [
+            (Denied::cancelled(), 1317, "57014", "statement cancelled while it waited for request units", ""),
+            (
+                Denied::runaway("g", "ROWS = 7 (5)"),
+                8253,
+                "57014",
+                "statement interrupted as a runaway of resource group g: ROWS = 7 (5)",
+                "Make it cheaper, or ask for a higher limit of the group.",
+            ),
+            (
+                Denied::watched("g", 7),
+                8254,
+                "57014",
+                "statement refused: watch 7 of resource group g covers it",
+                "It was a runaway before. QUERY WATCH REMOVE lifts the watch.",
+            ),
+            (
+                Denied::explained_text(9),
+                1105,
+                "54000",
+                "EXPLAIN RU takes a statement of at most 9 bytes, and this one is longer",
+                instead,
+            ),
+            (
+                Denied::explained_parameters(9, 8),
+                1105,
+                "54000",
+                "EXPLAIN RU takes at most 8 bytes of parameters, and was sent 9",
+                instead,
+            ),
+            (
+                Denied::many_rows(),
+                1235,
+                "0A000",
+                "what the gateway answers takes one row of parameters, and was sent many at once",
+                "Execute it for each row.",
+            ),
+            (
+                Denied::explained_limit(2),
+                1235,
+                "0A000",
+                "EXPLAIN RU returns 5 rows at once, and was executed for 2",
+                "Execute it without a limit of rows, or with one above 5.",
+            ),
+        ] {
+            assert_eq!((denied.code.mysql, denied.code.postgres_state), (mysql, postgres), "{message}");
+            assert_eq!((&*denied.message, &*denied.hint), (message, hint));
+        }
+    }
+
     #[test]
     fn a_pause_is_told_in_tenths_rounded_up() {
         for (ms, told) in [(0, "0.1"), (40, "0.1"), (100, "0.1"), (101, "0.2"), (12_340, "12.4")] {

@@ -206,21 +206,41 @@ mod tests {
     }
 
     #[test]
-    fn a_row_has_all_that_was_used_and_when_the_last_statement_ended() {
+    fn a_row_has_all_that_was_used_and_waited_for_and_when_the_last_statement_ended() {
         let template = Arc::new(Template::new(SqlDialect::PostgreSql, "select 1"));
         let group = &GroupName::new("g").unwrap();
         let mut row = Row::new(Arc::clone(&template), 5);
         let usage = Usage { cpu_ns: 7, read_bytes: 2, ..Usage::default() };
-        let charged = RuParts { cpu: Ru(3), write: Ru(4), ..RuParts::default() };
-        for (now, estimated) in [(5, true), (6, false), (9, true)] {
-            let elapsed = Duration::ZERO;
-            let outcome = Outcome::Ran { charged, usage, rows: 1, elapsed, failed: false, estimated };
-            row.add(&Record { group, template: &template, outcome, waited: Duration::ZERO }, now);
+        let charged = RuParts { cpu: Ru(3), read: Ru(5), write: Ru(4), network: Ru(6), ..RuParts::default() };
+        let elapsed = Duration::from_micros(20);
+        for (now, estimated, failed) in [(5, true, false), (6, false, true), (9, true, false)] {
+            let outcome = Outcome::Ran { charged, usage, rows: 8, elapsed, failed, estimated };
+            row.add(&Record { group, template: &template, outcome, waited: Duration::from_micros(30) }, now);
         }
-        let told = row.wire("g");
-        assert_eq!((told.first_unix_ms, told.last_unix_ms, told.calls, told.estimated), (5, 9, 3, 2));
-        let used = Usage { cpu_ns: 21, read_bytes: 6, ..Usage::default() };
-        assert_eq!((told.usage, told.cpu_micro_ru, told.write_micro_ru), (Some(usage_message(&used)), 9, 12));
+        let refused = Duration::from_micros(40);
+        row.add(&Record { group, template: &template, outcome: Outcome::Throttled, waited: refused }, 11);
+        let told = v1::StatementRow {
+            group: "g".into(),
+            fingerprint: template.fingerprint().to_string(),
+            kind: "select".into(),
+            template: "SELECT ?".into(),
+            calls: 3,
+            cpu_micro_ru: 9,
+            read_micro_ru: 15,
+            write_micro_ru: 12,
+            network_micro_ru: 18,
+            max_micro_ru: 18,
+            usage: Some(usage_message(&Usage { cpu_ns: 21, read_bytes: 6, ..Usage::default() })),
+            rows: 24,
+            elapsed_us: 60,
+            waited_us: 130,
+            errors: 1,
+            throttled: 1,
+            estimated: 2,
+            first_unix_ms: 5,
+            last_unix_ms: 11,
+        };
+        assert_eq!(row.wire("g"), told);
     }
 
     #[test]

@@ -316,6 +316,26 @@ mod tests {
         }
     }
 
+    /// What was changed before it stays changed, and what was read was read.
+    #[test]
+    fn an_error_behind_other_results_leaves_what_they_changed_and_gave() {
+        let changed: &[u8] = b"\x00\x02\x00\x0a\x00\x00\x00";
+        let error: &[u8] = b"\xff\x25\x05#70100no";
+        let rows: [&[u8]; 4] = [b"\x01", b"\x03def", b"\x011", b"\xfe\0\0\x0a\0\0\0"];
+        for (before, rows, affected) in [
+            (vec![changed], 0, 2),
+            (vec![changed, changed], 0, 4),
+            ([&[changed][..], &rows].concat(), 1, 2),
+            ([&rows[..], &[changed], &rows[..3]].concat(), 2, 2),
+        ] {
+            let packets = [&before[..], &[error]].concat();
+            let tally = Tally { rows, affected, error: Some(1317) };
+            for command in [Command::Query, Command::Execute] {
+                assert_eq!(read(command, NEW, &packets), tally, "{before:?}");
+            }
+        }
+    }
+
     #[test]
     fn a_report_of_progress_ends_nothing() {
         let progress: &[u8] = b"\xff\xff\xff\x01\x01\x02\x10\x00\x00\x00";

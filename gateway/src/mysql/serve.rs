@@ -115,11 +115,13 @@ pub(crate) async fn serve(
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncReadExt as _;
     use tokio::sync::watch;
 
     use super::*;
     use crate::govern::tests::Stage;
-    use crate::session::tests::listening;
+    use crate::seats::Seats;
+    use crate::session::tests::{listening, narrow, soon};
     use crate::tls::Acceptor;
     use crate::upstream::TlsMode;
 
@@ -148,6 +150,30 @@ mod tests {
             assert_eq!(shared.settings(), expected, "{upstream}");
             let shared = Shared { local_infile: false, ..shared };
             assert_eq!(shared.settings(), Settings { local_infile: false, ..expected });
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn every_client_for_whom_there_is_no_database_is_counted_and_is_told() {
+        let (stage, folder) = (Stage::new().await, tempfile::tempdir().unwrap());
+        let upstream = format!("mysql:///?socket={}", folder.path().join("none").display());
+        let (_closing, closed) = watch::channel(false);
+        let listening = listening(&stage, &upstream, closed);
+        let shared = Arc::new(Shared { listening, control: None, self_signed: false, local_infile: true });
+        let seats = Arc::new(Seats::new(1));
+        // The log has a line for the first of them alone.
+        for failures in 1..=3 {
+            let (mut client, near) = narrow().await;
+            let (seat, _) = seats.enter().expect("the one before has left its seat");
+            let address = client.local_addr().unwrap();
+            let served = serve(Arc::clone(&shared), Stream::Tcp(near), address, Ok(Arc::new(seat)));
+            let mut said = Vec::new();
+            let (told, ()) = tokio::join!(soon("it is told", client.read_to_end(&mut said)), served);
+            told.unwrap();
+            assert_eq!(said[4..7], [0xff, 0x51, 0x04], "error 1105");
+            let text = String::from_utf8_lossy(&said);
+            assert!(text.contains(&format!("cannot reach the database at {upstream}")), "{text}");
+            assert_eq!(stage.governor.metrics().upstream_failures.get(), failures);
         }
     }
 }

@@ -249,12 +249,17 @@ mod tests {
 
     #[test]
     fn tags_tell_changed_rows() {
-        let table: [(&[u8], u64); 6] = [
+        let table: [(&[u8], u64); 11] = [
             (b"INSERT 0 5\0", 5),
             (b"UPDATE 3\0", 3),
-            (b"SELECT 9\0", 0),
-            (b"BEGIN\0", 0),
+            (b"DELETE 4\0", 4),
+            (b"MERGE 6\0", 6),
             (b"COPY 12\0", 12),
+            (b"SELECT 9\0", 0),
+            (b"FETCH 9\0", 0),
+            (b"MOVE 9\0", 0),
+            (b"BEGIN\0", 0),
+            (b"INSERT\0", 0),
             (b"", 0),
         ];
         for (tag, rows) in table {

@@ -141,3 +141,40 @@ async fn login(
         Err(error) => tracing::debug!(%client, user, tenant, %error, "session broken off"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt as _;
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::govern::tests::Stage;
+    use crate::seats::Seats;
+    use crate::session::tests::{listening, narrow, soon};
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn every_client_for_whom_there_is_no_database_is_counted_and_is_told() {
+        let (stage, folder) = (Stage::new().await, tempfile::tempdir().unwrap());
+        let upstream = format!("postgres:///?socket={}", folder.path().join("none").display());
+        let (_closing, closed) = watch::channel(false);
+        let listening = listening(&stage, &upstream, closed);
+        let shared = Arc::new(Shared { listening, cancels: Cancels::default() });
+        let seats = Arc::new(Seats::new(1));
+        let startup = b"\0\0\0\x20\0\x03\0\0user\0ann\0database\0shop\0\0";
+        // The log has a line for the first of them alone.
+        for failures in 1..=3 {
+            let (mut client, near) = narrow().await;
+            let (seat, _) = seats.enter().expect("the one before has left its seat");
+            let address = client.local_addr().unwrap();
+            let served = serve(Arc::clone(&shared), Stream::Tcp(near), address, Ok(Arc::new(seat)));
+            client.write_all(startup).await.unwrap();
+            let mut said = Vec::new();
+            let (told, ()) = tokio::join!(soon("it is told", client.read_to_end(&mut said)), served);
+            told.unwrap();
+            let text = String::from_utf8_lossy(&said);
+            let words = format!("cannot reach the database at {upstream}");
+            assert!(text.contains("C08006\0") && text.contains(&words), "{text}");
+            assert_eq!(stage.governor.metrics().upstream_failures.get(), failures);
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! What is counted of statements, where it is read: the controller's tables, and the page of metrics.
 
-use tidegate_sql::{Answer, Code, Value};
+use tidegate_sql::{Answer, Code, Kind, Value};
 
 use super::*;
 use crate::metrics::Sample;
@@ -279,17 +279,46 @@ fn parts_of_a_text_add_up() {
 fn what_a_statement_cost_is_shown_with_where_that_is_known_from() {
     let ended = |estimated| Ended {
         group: tidegate_client::GroupName::new("g").unwrap(),
-        charged: RuParts { cpu: Ru(1_500_000), write: Ru(250_000), ..RuParts::default() },
-        usage: Usage::default(),
+        charged: RuParts {
+            cpu: Ru(1_500_000),
+            read: Ru(2_000_000),
+            write: Ru(250_000),
+            network: Ru(125_000),
+            ..RuParts::default()
+        },
+        usage: Usage {
+            cpu_ns: 4_500_000,
+            read_requests: 2,
+            read_batches: 3,
+            read_bytes: 4,
+            write_requests: 5,
+            write_batches: 6,
+            write_bytes: 7,
+            net_in_bytes: 8,
+            net_out_bytes: 9,
+            cross_zone_bytes: 10,
+        },
         elapsed: Duration::from_micros(2_500),
         waited: Duration::from_millis(7),
         estimated,
     };
     for (estimated, source) in [(true, "estimated"), (false, "counted by the kernel")] {
-        let rows = explained(&ended(estimated)).rows;
+        let table = explained(&ended(estimated));
         let total = format!("in group g, {source}; took 2.500 ms, waited 7.000 ms");
-        assert_eq!(rows[4], [Value::Text("total".into()), Value::Float(1.75), Value::Text(total)]);
-        assert_eq!((&rows[0][1], &rows[2][1], rows.len()), (&Value::Float(1.5), &Value::Float(0.25), 5));
+        let expected = [
+            ("cpu", 1.5, "4.500 ms of CPU"),
+            ("read", 2.0, "4 bytes in 2 requests"),
+            ("write", 0.25, "7 bytes, 5 rows"),
+            ("network", 0.125, "8 bytes in, 9 bytes out"),
+            ("total", 3.875, &total),
+        ];
+        let row = |(part, ru, used): (&str, f64, &str)| {
+            vec![Value::Text(part.into()), Value::Float(ru), Value::Text(used.into())]
+        };
+        assert_eq!(table.rows, expected.map(row));
+        let columns: Vec<_> =
+            table.columns.iter().map(|column| (column.name.as_str(), column.kind)).collect();
+        assert_eq!(columns, [("part", Kind::Text), ("ru", Kind::Float), ("used", Kind::Text)]);
     }
 }
 

@@ -94,6 +94,29 @@ async fn a_statement_of_the_gateway_that_was_described_before_is_answered_as_thi
     }
 }
 
+/// What it said of itself was said once, and is true of the run behind it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_of_the_gateway_that_was_described_and_runs_twice_in_a_unit_is_done_twice() {
+    let scene = Scene::new("", false).await;
+    let mut talk = scene.talk().await;
+    let sync = message(b'S', &[]);
+    let (of_portal, text) = (message(b'D', b"P\0"), "select name from information_schema.resource_groups");
+    let first = [parse(text), bind(), of_portal, execute(0), flush()].concat();
+    talk.client.write_all(&first).await.unwrap();
+    let (mut heard, done) = (Vec::new(), message(b'C', b"SELECT 2\0"));
+    while !heard.ends_with(&done) {
+        let read = soon("it runs", talk.client.read_buf(&mut heard)).await.unwrap();
+        assert_ne!(read, 0, "{:?}", String::from_utf8_lossy(&heard));
+    }
+    scene.stage.group("other", "").await;
+    talk.client.write_all(&[bind(), execute(0), sync.clone()].concat()).await.unwrap();
+    hears(&mut talk.server, &[flush(), sync].concat()).await;
+    talk.server.write_all(READY).await.unwrap();
+    let said = unit(&mut talk.client).await;
+    let said = String::from_utf8_lossy(&said);
+    assert!(said.contains("other") && said.contains("SELECT 3"), "{said:?}");
+}
+
 /// As a client that looks at one and runs another before it sends a `Sync`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_statement_of_the_gateway_that_was_described_is_no_answer_to_another() {
