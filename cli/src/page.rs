@@ -53,6 +53,13 @@ impl Page {
         }
         lines
     }
+
+    /// The lines with every column, and one blank between words, whatever the widths.
+    #[cfg(test)]
+    pub(crate) fn words(&self) -> Vec<String> {
+        let lines = self.lines(&Screen::default(), true).into_iter();
+        lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+    }
 }
 
 fn laid_lines(laid: &Laid, screen: &Screen, lines: &mut Vec<String>) {

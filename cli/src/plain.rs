@@ -72,6 +72,39 @@ mod tests {
     fn what_moves_the_cursor_or_turns_the_writing_is_spelled_out() {
         assert_eq!(one_line("a\u{1b}[2J\u{202e}b\nc\r\t"), "a\\u{1b}[2J\\u{202e}b\\nc\\r\\t");
         assert_eq!(lines("a\n\u{9b}b\u{2067}"), "a\n\\u{9b}b\\u{2067}");
+        // Each first and last of what is harmful, and what stands beside it.
+        for harmful in [
+            "\0",
+            "\u{1f}",
+            "\u{7f}",
+            "\u{80}",
+            "\u{9f}",
+            "\u{61c}",
+            "\u{200e}",
+            "\u{200f}",
+            "\u{2028}",
+            "\u{2029}",
+            "\u{202a}",
+            "\u{202e}",
+            "\u{2066}",
+            "\u{2069}",
+            "\u{feff}",
+            "\u{e0000}",
+            "\u{e007f}",
+        ] {
+            let code = u32::from(harmful.chars().next().unwrap());
+            assert_eq!(
+                (one_line(harmful), lines(harmful)),
+                (format!("\\u{{{code:x}}}").into(), format!("\\u{{{code:x}}}").into())
+            );
+            assert!(!json(&format!("[\"{harmful}\"]")).contains(harmful), "{code:x}");
+        }
+        for beside in
+            [" ", "~", "\u{a0}", "\u{200d}", "\u{2010}", "\u{2027}", "\u{202f}", "\u{2065}", "\u{206a}"]
+        {
+            assert!(matches!(one_line(beside), Cow::Borrowed(_)), "{beside:?}");
+        }
+        assert_eq!((&*lines("a\n\tb\r"), &*json("[\n\"\r\"]")), ("a\n\tb\\r", "[\n\"\\u000d\"]"));
         for harmless in ["plain", "größer", "日本語", "👩\u{200d}🔧", "עברית"] {
             assert!(matches!(one_line(harmless), Cow::Borrowed(same) if same == harmless), "{harmless}");
         }

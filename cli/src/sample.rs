@@ -141,9 +141,16 @@ fn decimal<S: Serializer>(rate: &Rate, to: S) -> Result<S::Ok, S::Error> {
 /// Reads all groups.
 pub(crate) async fn sample(admin: &Admin) -> Result<Vec<GroupSample>, CliError> {
     let (groups, _) = group::all(admin).await?;
-    let mut samples: BTreeMap<String, GroupSample> = groups.into_iter().map(defined).collect();
     let request = v1::ListLeasesRequest { group: String::new() };
     let leases = admin.calls().list_leases(request).await.map_err(admin.failed())?.into_inner();
+    let request = v1::UsageRequest { group: String::new(), per_client: false };
+    let usage = admin.calls().usage(request).await.map_err(admin.failed())?.into_inner();
+    Ok(joined(groups, leases, usage))
+}
+
+/// What three answers say of each group.
+fn joined(groups: Vec<v1::Group>, leases: v1::ListLeasesReply, usage: v1::UsageReply) -> Vec<GroupSample> {
+    let mut samples: BTreeMap<String, GroupSample> = groups.into_iter().map(defined).collect();
     for state in leases.groups {
         if let Some(sample) = samples.get_mut(&state.group) {
             (sample.leased, sample.demand) = (state.committed, state.demand);
@@ -160,8 +167,6 @@ pub(crate) async fn sample(admin: &Admin) -> Result<Vec<GroupSample>, CliError> 
             sample.nodes.push(NodeShare { client, rate, demand, waiting });
         }
     }
-    let request = v1::UsageRequest { group: String::new(), per_client: false };
-    let usage = admin.calls().usage(request).await.map_err(admin.failed())?.into_inner();
     for row in usage.rows.into_iter().filter(|row| row.client.is_empty()) {
         if let Some(sample) = samples.get_mut(&row.group) {
             sample.live_ru_per_sec = row.live_ru_per_sec;
@@ -170,7 +175,7 @@ pub(crate) async fn sample(admin: &Admin) -> Result<Vec<GroupSample>, CliError> 
     }
     let mut samples: Vec<GroupSample> = samples.into_values().collect();
     sum_up(&mut samples);
-    Ok(samples)
+    samples
 }
 
 /// The waits of an answer. Lengths that this build does not know are left out.
@@ -302,6 +307,189 @@ mod tests {
             waiting: 1,
             total: ConsumptionView { total_micro_ru: Count(micro_ru), ..ConsumptionView::default() },
             ..GroupSample::default()
+        }
+    }
+
+    /// A lease of `client`, whose figures are counted from `first`.
+    fn lease(group: &str, client: &str, first: u64) -> v1::LeaseInfo {
+        let text = |number: u64| (first + number).to_string();
+        v1::LeaseInfo {
+            group: group.to_owned(),
+            client: client.to_owned(),
+            rate: text(1),
+            committed: text(2),
+            demand: text(3),
+            waiting: first,
+            ..v1::LeaseInfo::default()
+        }
+    }
+
+    #[test]
+    fn each_figure_of_three_answers_is_shown_as_what_it_is_and_waiting_is_that_of_all_nodes() {
+        let state = v1::GroupState {
+            group: "shop".to_owned(),
+            committed: "11".to_owned(),
+            pool: "12".to_owned(),
+            demand: "13.5".to_owned(),
+            leases: 2,
+            bound_rate: "14".to_owned(),
+            waits: Some(v1::GroupWaits {
+                in_vain: 1,
+                buckets: vec![v1::WaitBucket { length: 10, waits: 3, ..v1::WaitBucket::default() }],
+                ..v1::GroupWaits::default()
+            }),
+            warmth: Some(v1::Warmth { rate: "15".to_owned(), warm_ppm: 16 }),
+            ..v1::GroupState::default()
+        };
+        let unknown = v1::GroupState { group: "gone".to_owned(), ..state.clone() };
+        let leases = v1::ListLeasesReply {
+            leases: vec![
+                lease("shop", "till-1", 20),
+                lease("shop", "till-2", 30),
+                lease("other", "till-1", 40),
+                lease("gone", "till-1", 50),
+            ],
+            groups: vec![state, unknown],
+            ..v1::ListLeasesReply::default()
+        };
+        let total = |first: i64| v1::Consumption {
+            cpu_micro_ru: first,
+            read_micro_ru: first + 1,
+            write_micro_ru: first + 2,
+            network_micro_ru: first + 3,
+            flat_micro_ru: first + 4,
+            operations: 61,
+            throttled: 62,
+            ..v1::Consumption::default()
+        };
+        let row = |client: &str, live: &str, first: i64| v1::UsageRow {
+            group: "shop".to_owned(),
+            client: client.to_owned(),
+            live_ru_per_sec: live.to_owned(),
+            total: Some(total(first)),
+            ..v1::UsageRow::default()
+        };
+        // A row of one node is none of the group.
+        let usage = v1::UsageReply {
+            rows: vec![row("", "16.25", 100), row("till-1", "9", 900)],
+            ..v1::UsageReply::default()
+        };
+        let group = |name: &str| v1::Group {
+            name: name.to_owned(),
+            ru_per_sec: "500".to_owned(),
+            ..v1::Group::default()
+        };
+        let samples = joined(vec![group("shop"), group("other"), group("idle")], leases, usage);
+        let names: Vec<&str> = samples.iter().map(|sample| sample.group.as_str()).collect();
+        assert_eq!(names, ["idle", "other", "shop"]);
+        let json = serde_json::to_value(&samples[2]).unwrap();
+        let waits = serde_json::json!({
+            "ended": 3, "in_vain": 1, "p50_us": json["waits"]["p50_us"], "p99_us": json["waits"]["p99_us"],
+            "max_us": json["waits"]["max_us"],
+        });
+        let own = serde_json::to_value(samples[2].total).unwrap();
+        assert_eq!((&own["total_micro_ru"], &own["operations"]), (&510.into(), &61.into()));
+        let expected = serde_json::json!({
+            "group": "shop", "parent": "", "cap": "500", "live_ru_per_sec": "16.25", "leased": "11",
+            "demand": "13.5", "pool": "12", "leases": 2, "waiting": 50, "total": own, "waits": waits,
+            "warms_up_at": "15",
+            "with_children": {
+                "live_ru_per_sec": "16.25", "leased": "11", "demand": "13.5", "leases": 2, "waiting": 50,
+                "total_micro_ru": 510, "operations": 61, "throttled": 62, "cpu_micro_ru": 100,
+                "read_micro_ru": 101, "write_micro_ru": 102, "network_micro_ru": 103, "flat_micro_ru": 104,
+                "waits": waits,
+            },
+        });
+        assert_eq!(json, expected);
+        let share = |client: &str, rate: &str, demand: &str, waiting| NodeShare {
+            client: client.to_owned(),
+            rate: rate.to_owned(),
+            demand: demand.to_owned(),
+            waiting,
+        };
+        assert_eq!(samples[2].nodes, [share("till-1", "21", "23", 20), share("till-2", "31", "33", 30)]);
+        assert_eq!(samples[1].nodes, [share("till-1", "41", "43", 40)]);
+        assert_eq!((samples[0].waiting, samples[1].waiting, samples[0].nodes.len()), (0, 40, 0));
+    }
+
+    #[test]
+    fn the_cap_is_that_of_bursts_where_there_is_one() {
+        for (burstable, burst, rate, cap) in [
+            ("off", "", "5", "5"),
+            ("off", "", "", "unlimited"),
+            ("off", "", "unlimited", "unlimited"),
+            ("off", "9", "5", "5"),
+            ("moderated", "9", "5", "9"),
+            ("moderated", "", "5", "5"),
+            ("unlimited", "9", "5", "unlimited"),
+        ] {
+            let group = v1::Group {
+                burstable: burstable.to_owned(),
+                burst_ru_per_sec: burst.to_owned(),
+                ru_per_sec: rate.to_owned(),
+                ..v1::Group::default()
+            };
+            assert_eq!(defined(group).1.cap, cap, "{burstable} {burst} {rate}");
+        }
+    }
+
+    /// A group whose figures are all different, counted from `first`.
+    fn numbered(name: &str, parent: &str, first: u32) -> GroupSample {
+        let count = |number: u32| Count((first + number).into());
+        let text = |number: u32| (first + number).to_string();
+        GroupSample {
+            group: name.to_owned(),
+            parent: parent.to_owned(),
+            live_ru_per_sec: text(1),
+            demand: text(3),
+            leases: first + 4,
+            waiting: (first + 5).into(),
+            total: ConsumptionView {
+                total_micro_ru: count(6),
+                operations: count(7),
+                throttled: count(8),
+                cpu_micro_ru: count(9),
+                read_micro_ru: count(10),
+                write_micro_ru: count(11),
+                network_micro_ru: count(12),
+                flat_micro_ru: count(13),
+                ..ConsumptionView::default()
+            },
+            ..GroupSample::default()
+        }
+    }
+
+    #[test]
+    fn every_sum_has_the_figures_of_both() {
+        let mut samples = [numbered("a", "", 100), numbered("b", "a", 1_000)];
+        samples[1].leased = "1002".to_owned();
+        sum_up(&mut samples);
+        let sums = serde_json::to_value(samples[0].with_children).unwrap();
+        let expected = serde_json::json!({
+            "live_ru_per_sec": "1102", "leased": "1002", "demand": "1106", "leases": 1_108, "waiting": 1_110,
+            "total_micro_ru": 1_112, "operations": 1_114, "throttled": 1_116, "cpu_micro_ru": 1_118,
+            "read_micro_ru": 1_120, "write_micro_ru": 1_122, "network_micro_ru": 1_124, "flat_micro_ru": 1_126,
+        });
+        assert_eq!(sums, expected);
+        // What the controller says of a group with leases has those of the groups below it in it.
+        samples[0].leased = "2000".to_owned();
+        sum_up(&mut samples);
+        let sums = serde_json::to_value(samples[0].with_children).unwrap();
+        assert_eq!((&sums["leased"], &sums["demand"]), (&"2000".into(), &"103".into()));
+        assert_eq!(sums["live_ru_per_sec"], "1102");
+    }
+
+    #[test]
+    fn any_sign_of_use_is_use() {
+        let is_used = |sums: Sums| GroupSample { with_children: sums, ..GroupSample::default() }.is_used();
+        assert!(!is_used(Sums { live: Rate::whole(1), ..Sums::default() }));
+        for sums in [
+            Sums { operations: Count(1), ..Sums::default() },
+            Sums { throttled: Count(1), ..Sums::default() },
+            Sums { waiting: 1, ..Sums::default() },
+            Sums { leases: 1, ..Sums::default() },
+        ] {
+            assert!(is_used(sums), "{sums:?}");
         }
     }
 

@@ -219,3 +219,30 @@ fn described(tenant: &str, user: &str) -> String {
         (tenant, user) => format!("user {user} of tenant {tenant}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_are_each_tenant_each_user_or_each_user_of_a_tenant() {
+        let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let all = |tenants: &[&str], users: &[&str]| {
+            let several = Several { tenants: named(tenants), users: named(users) };
+            let all = several.principals().map_err(|error| error.exit_code())?.into_iter();
+            Ok(all.map(|who| format!("{}/{}", who.tenant, who.user)).collect::<Vec<_>>().join(" "))
+        };
+        for (tenants, users, expected) in [
+            (&["t"][..], &[][..], Ok("t/")),
+            (&[], &["u"], Ok("/u")),
+            (&["t"], &["u"], Ok("t/u")),
+            (&["s", "t"], &[], Ok("s/ t/")),
+            (&[], &["u", "v"], Ok("/u /v")),
+            (&["t"], &["u", "v"], Ok("t/u t/v")),
+            (&["s", "t"], &["u"], Ok("s/u t/u")),
+            (&["s", "t"], &["u", "v"], Err(2)),
+        ] {
+            assert_eq!(all(tenants, users), expected.map(str::to_owned), "{tenants:?} {users:?}");
+        }
+    }
+}

@@ -226,8 +226,7 @@ fn renew(args: &RenewArgs) -> Result<(), CliError> {
     for path in &args.files {
         let old = read(path)?.into_iter().next();
         let old = old.ok_or_else(|| CliError::Refused(format!("{} holds no certificate", path.display())))?;
-        let lifetime = u32::try_from(old.not_after.saturating_sub(old.not_before) / DAY).unwrap_or(DAYS);
-        let days = args.days.unwrap_or(lifetime.max(1));
+        let days = args.days.unwrap_or_else(|| lifetime(&old));
         let renewed = authority.renew(&old, &key_of(path), days).map_err(|error| failed(&error))?;
         tidegate_tls::write(path, &renewed, false, true)
             .map_err(|error| CliError::Refused(error.to_string()))?;
@@ -235,6 +234,12 @@ fn renew(args: &RenewArgs) -> Result<(), CliError> {
         unless_unread(print(&format!("{} is valid until {until}", path.display())))?;
     }
     Ok(())
+}
+
+/// Days from the begin of a certificate to its end, whatever is left of them.
+fn lifetime(certificate: &Certificate) -> u32 {
+    let days = certificate.not_after.saturating_sub(certificate.not_before) / DAY;
+    u32::try_from(days).unwrap_or(DAYS).max(1)
 }
 
 fn revoke(args: &RevokeArgs) -> Result<(), CliError> {
@@ -304,7 +309,14 @@ struct CertView {
 fn show(files: &[PathBuf], global: &Global) -> Result<(), CliError> {
     let mut views = Vec::new();
     for path in files {
-        views.extend(read(path)?.into_iter().map(|certificate| CertView {
+        views.extend(read(path)?.into_iter().map(|certificate| CertView::of(path, certificate)));
+    }
+    global.output.show(&views, || views.iter().fold(Page::default(), |page, view| page.then(view.table())))
+}
+
+impl CertView {
+    fn of(path: &Path, certificate: Certificate) -> Self {
+        Self {
             file: path.display().to_string(),
             days_left: certificate.days_left(),
             not_before: date(certificate.not_before),
@@ -314,12 +326,9 @@ fn show(files: &[PathBuf], global: &Global) -> Result<(), CliError> {
             names: certificate.names,
             usage: certificate.usages,
             sha256: certificate.fingerprint,
-        }));
+        }
     }
-    global.output.show(&views, || views.iter().fold(Page::default(), |page, view| page.then(view.table())))
-}
 
-impl CertView {
     fn table(&self) -> Table {
         let mut table = Table::new([Column::word("CERTIFICATE"), Column::prose(&self.file)]);
         let mut line = |what: &str, value: String| table.row([what.to_owned(), value]);
@@ -339,5 +348,65 @@ impl CertView {
         );
         line("sha256", self.sha256.clone());
         table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One that began so many days ago, and ends after so many more.
+    fn certificate(ago: i64, more: i64) -> Certificate {
+        let now = i64::try_from(crate::clock::unix_ms() / 1_000).unwrap();
+        Certificate {
+            subject: "CN=till".to_owned(),
+            issuer: "CN=authority".to_owned(),
+            serial: vec![1],
+            names: vec!["DNS:a.example".to_owned(), "IP:10.0.0.7".to_owned()],
+            usages: vec!["server", "client"],
+            not_before: now - ago * DAY,
+            not_after: now + more * DAY,
+            fingerprint: "AB:CD".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_certificate_is_renewed_for_as_long_as_it_was_whatever_is_left_of_it() {
+        for (ago, more, days) in
+            [(80, 10, 90), (0, 90, 90), (90, 0, 90), (120, -30, 90), (1, 0, 1), (0, 0, 1)]
+        {
+            assert_eq!(lifetime(&certificate(ago, more)), days, "{ago} {more}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_is_shown_with_all_that_it_says_and_when_it_is_to_be_renewed() {
+        let certificate = Certificate { not_before: 0, not_after: DAY, ..certificate(0, 0) };
+        let nameless = Certificate { names: Vec::new(), usages: Vec::new(), ..certificate.clone() };
+        let lines = |view: &CertView| Page::from(view.table()).words();
+        let mut view = CertView::of(Path::new("a.pem"), certificate);
+        let expected = [
+            "CERTIFICATE a.pem",
+            "subject CN=till",
+            "issuer CN=authority",
+            "names DNS:a.example, IP:10.0.0.7",
+            "usage server, client",
+            "from 1970-01-01 00:00:00 UTC",
+            "until 1970-01-02 00:00:00 UTC",
+            "days left expired: renew it",
+            "sha256 AB:CD",
+        ];
+        assert_eq!(lines(&view), expected);
+        for (days, shown) in [
+            (-1, "expired: renew it".to_owned()),
+            (0, "0: renew it".to_owned()),
+            (WARN_DAYS - 1, format!("{}: renew it", WARN_DAYS - 1)),
+            (WARN_DAYS, WARN_DAYS.to_string()),
+        ] {
+            view.days_left = days;
+            assert_eq!(lines(&view)[7], format!("days left {shown}"));
+        }
+        let lines = lines(&CertView::of(Path::new("a.pem"), nameless));
+        assert_eq!(lines[3..5], ["names none", "usage any"]);
     }
 }

@@ -160,6 +160,35 @@ mod tests {
     }
 
     #[test]
+    fn each_figure_of_a_node_is_shown_as_what_it_is() {
+        let node = v1::ClientInfo {
+            client: "till-1".into(),
+            incarnation: 2,
+            agent: "tidegate/0.1".into(),
+            connected: true,
+            silent_us: 3_000_999,
+            leases: 4,
+            messages: 5,
+            node: Some(v1::NodeStats {
+                process_cpu_ns: 40_000_000,
+                metered_cpu_ns: 10_000_000,
+                resident_bytes: 6 << 20,
+            }),
+        };
+        let gone = v1::ClientInfo { connected: false, node: None, ..node.clone() };
+        let nodes = Nodes { nodes: vec![node, gone], truncated: false };
+        let expected = [
+            "CLIENT INCARNATION AGENT CONNECTED SILENT LEASES MESSAGES CPU (ms) CPU METERED MEMORY (MiB)",
+            "till-1 2 tidegate/0.1 yes 3s 4 5 40 25% 6",
+            "till-1 2 tidegate/0.1 no 3s 4 5 0 - 0",
+        ];
+        assert_eq!(nodes.page().words(), expected);
+        assert_eq!((nodes.names(), nodes.notes().len()), (vec!["till-1".to_owned()], 0));
+        let notes = Nodes { truncated: true, ..nodes }.notes();
+        assert_eq!(notes, ["warning: there are more nodes than fit an answer"]);
+    }
+
+    #[test]
     fn the_share_of_the_cpu_that_is_metered_is_shown_where_it_is_known() {
         for (process_cpu_ns, metered_cpu_ns, shown) in
             [(0, 5, ""), (400, 100, "25%"), (400, 0, "0%"), (100, 101, "100%")]

@@ -135,6 +135,18 @@ mod tests {
             assert!(quiet(&format!("tenant: {tenant}")) && quiet(&format!("user: {user}")), "{bound}");
             assert_eq!(bound.lines().count(), 4, "{bound}");
         }
+        let table = state(
+            &outcome("cost_table", "shadow table mine"),
+            r#"{"name":"mine","version":2,"replicas":3,"ru_per_unit":{"cpu_ns":"1/3"}}"#,
+        );
+        let written = "kind: CostTable\nrole: shadow\nname: mine\nversion: 2\nreplicas: 3\nru_per_unit:\n  cpu_ns: \"1/3\"\n";
+        assert_eq!(table, written);
+        let watch = state(
+            &outcome("watch", "1"),
+            r#"{"id":1,"group":"a","match":"similar","digest":"00","text":"","action":"kill","start_unix_ms":1,"rule":"r"}"#,
+        );
+        let written = "kind: Watch\ngroup: a\nmatch: similar\ndigest: \"00\"\ntext: \"\"\naction: kill\n";
+        assert_eq!(watch, written);
         assert_eq!(state(&outcome("group", "a"), ""), "");
         assert_eq!(coloured("-a\n b\n"), "\u{1b}[31m-a\u{1b}[0m\n b\n");
     }

@@ -434,6 +434,8 @@ pub(crate) fn warnings(of: &[String]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -458,5 +460,61 @@ mod tests {
         );
         let none = Settings { query_limit: Some(QueryLimitText(None)), ..Settings::default() };
         assert_eq!(none.apply("g".into()).1, ["query_limit"]);
+    }
+
+    #[test]
+    fn every_setting_that_can_be_altered_has_a_flag_that_sets_it_and_is_in_the_mask() {
+        use clap::Parser as _;
+
+        use crate::args::{Cli, Command};
+        let given = [
+            ("parent", "--parent", "top", json!("top")),
+            ("ru_per_sec", "--rate", "1", json!("1")),
+            ("burst", "--burst", "2", json!("2")),
+            ("burstable", "--burstable", "moderated:3", json!("moderated")),
+            ("burst_ru_per_sec", "--burstable", "moderated:3", json!("3")),
+            ("priority", "--priority", "high", json!("high")),
+            ("weight", "--weight", "4", json!(4)),
+            ("ttl_us", "--ttl", "5us", json!(5)),
+            ("renew_us", "--renew", "6us", json!(6)),
+            ("fallback", "--fallback", "7", json!("7")),
+            ("fallback_total", "--fallback-total", "8", json!("8")),
+            ("max_debt", "--max-debt", "9", json!("9")),
+            ("max_wait_us", "--max-wait", "10us", json!(10)),
+            ("comment", "--comment", "eleven", json!("eleven")),
+            ("owner", "--owner", "twelve", json!("twelve")),
+            ("enforcement", "--enforcement", "shadow", json!("shadow")),
+            ("policy", "--policy", "paced", json!("paced")),
+            ("quota", "--quota", "13 per day", json!("13 per day")),
+            ("demote_to", "--demote-to", "slow", json!("slow")),
+        ];
+        let parsed = |flags: &[&str]| {
+            let line = ["tidegate", "group", "alter", "g"].iter().chain(flags);
+            match Cli::try_parse_from(line).unwrap().command {
+                Command::Group(GroupCommand::Alter { name, settings, expect_revision: 0 }) => {
+                    settings.apply(name)
+                }
+                other => panic!("{other:?}"),
+            }
+        };
+        for (field, flag, text, value) in &given {
+            let (group, mut mask) = parsed(&[flag, text]);
+            mask.sort_unstable();
+            let mut expected =
+                serde_json::to_value(v1::Group { name: "g".into(), ..v1::Group::default() }).unwrap();
+            let together = given.iter().filter(|(_, other, ..)| other == flag);
+            let mut fields: Vec<&str> = together.clone().map(|(field, ..)| *field).collect();
+            together.for_each(|(field, _, _, value)| expected[field] = value.clone());
+            assert_eq!(serde_json::to_value(group).unwrap(), expected, "{flag}: {field}: {value}");
+            fields.sort_unstable();
+            assert_eq!(mask, fields, "{flag}");
+        }
+        let (group, mask) = parsed(&["--query-limit", "RU=5 ACTION=KILL"]);
+        assert_eq!((group.query_limit.unwrap().ru.as_str(), mask.join(" ").as_str()), ("5", "query_limit"));
+        let mut known: Vec<&str> = given.iter().map(|(field, ..)| *field).chain(["query_limit"]).collect();
+        let mut alterable: Vec<&str> = tidegate_controller::group_fields::alterable().collect();
+        known.sort_unstable();
+        alterable.sort_unstable();
+        assert_eq!(known, alterable);
     }
 }

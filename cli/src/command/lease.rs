@@ -136,3 +136,80 @@ fn groups(groups: &[v1::GroupState]) -> Table {
 fn left(quota: &v1::QuotaState) -> String {
     format!("{} {}", quota.left, quota.counts())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_figure_of_a_lease_and_of_a_pool_is_shown_as_what_it_is() {
+        let lease = v1::LeaseInfo {
+            group: "shop".into(),
+            client: "till-1".into(),
+            incarnation: 2,
+            rate: "3".into(),
+            committed: "4".into(),
+            cap: "5".into(),
+            lump: "6".into(),
+            demand: "7".into(),
+            backlog: "8".into(),
+            debt: "9".into(),
+            waiting: 10,
+            expires_in_us: 11_000_999,
+        };
+        let group = v1::GroupState {
+            group: "shop".into(),
+            committed: "21".into(),
+            pool: "22".into(),
+            demand: "23".into(),
+            leases: 24,
+            bound_rate: "25".into(),
+            quota: Some(v1::QuotaState {
+                amount: "30".into(),
+                used: "31".into(),
+                unused: "32".into(),
+                lost: "33".into(),
+                left: "34".into(),
+                resets_in_us: 35_000_999,
+                unit: "requests".into(),
+                rolls: false,
+            }),
+            waits: Some(v1::GroupWaits {
+                p50_us: 41_000,
+                p99_us: 42_000,
+                max_us: 43_000,
+                ..v1::GroupWaits::default()
+            }),
+            warmth: Some(v1::Warmth { rate: "51".into(), warm_ppm: 52 }),
+        };
+        let quota =
+            group.quota.clone().map(|quota| v1::QuotaState { unit: String::new(), rolls: true, ..quota });
+        let rolling = v1::GroupState { quota, ..group.clone() };
+        let bare = v1::GroupState { quota: None, waits: None, warmth: None, ..group.clone() };
+        let other = v1::LeaseInfo { group: "board".into(), ..lease.clone() };
+        let leases = Leases {
+            leases: vec![lease.clone(), other, v1::LeaseInfo { client: "till-2".into(), ..lease }],
+            groups: vec![group, rolling, bare],
+            truncated: false,
+        };
+        let lines = leases.page().words();
+        let expected = [
+            "GROUP CLIENT RATE (RU/s) COMMITTED (RU/s) CAP (RU) LUMP (RU) DEMAND (RU/s) BACKLOG (RU) DEBT (RU) WAITING \
+             EXPIRES IN",
+            "shop till-1 3 4 5 6 7 8 9 10 11s",
+            "board till-1 3 4 5 6 7 8 9 10 11s",
+            "shop till-2 3 4 5 6 7 8 9 10 11s",
+            "",
+            "GROUP LEASED (RU/s) POOL (RU) DEMAND (RU/s) LEASES BOUND (RU/s) P99 WAIT (ms) QUOTA LEFT RESETS IN \
+             WARMS UP, NOW (RU/s)",
+            "shop 21 22 23 24 25 42 34 requests 35s 51",
+            "shop 21 22 23 24 25 42 34 RU 35s, a part 51",
+            "shop 21 22 23 24 25 - - - -",
+        ];
+        assert_eq!(lines, expected);
+        assert_eq!(leases.names(), ["board", "shop"]);
+        assert!(leases.notes().is_empty());
+        let notes = Leases { truncated: true, ..leases }.notes();
+        assert_eq!(notes, ["warning: there are more leases than fit an answer; ask for one group"]);
+    }
+}

@@ -107,3 +107,27 @@ impl Shown for ListView {
         )]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_many_statements_there_are_is_said_beside_those_that_are_listed() {
+        let row = v1::StatementRow { fingerprint: "00ff".into(), ..v1::StatementRow::default() };
+        let list = ListView {
+            rows: vec![row.clone().into(), row.into()],
+            total: 3,
+            evicted: 4,
+            since_unix_ms: 951_827_696_000,
+        };
+        assert_eq!(list.notes(), ["2 of 3 statements since 2000-02-29 12:34:56Z; 4 made room for others"]);
+        assert_eq!(list.names(), ["00ff", "00ff"]);
+        let json = serde_json::to_value(&list).unwrap();
+        assert_eq!((&json["total"], &json["evicted"]), (&3.into(), &4.into()));
+        assert_eq!(
+            (&json["since_unix_ms"], json["rows"].as_array().unwrap().len()),
+            (&951_827_696_000_u64.into(), 2)
+        );
+    }
+}

@@ -83,3 +83,44 @@ impl Shown for StatusView {
         vec![self.endpoint.clone()]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_figure_of_a_controller_is_shown_as_what_it_is() {
+        let mut status = StatusView {
+            endpoint: "http://a:1".into(),
+            version: "0.9".into(),
+            epoch: 2,
+            revision: 3,
+            uptime_us: 4_999_999,
+            recovery_us: 5_000_999,
+            capacity: "6".into(),
+            groups: 7,
+            bindings: 8,
+            clients: 9,
+            warnings: vec!["mind the gap".into()],
+        };
+        let lines = status.page().words();
+        let expected = [
+            "CONTROLLER http://a:1",
+            "version 0.9",
+            "uptime 4s",
+            "epoch 2",
+            "revision 3",
+            "state recovering from an unclean stop, 5s left",
+            "capacity (RU/s) 6",
+            "groups 7",
+            "bindings 8",
+            "clients 9",
+        ];
+        assert_eq!(lines[..10], expected);
+        assert!(lines[10..].iter().any(|line| line.contains("mind the gap")), "{lines:?}");
+        (status.recovery_us, status.capacity, status.warnings) = (0, String::new(), Vec::new());
+        let lines = status.page().words();
+        assert_eq!((lines[5].as_str(), lines[6].as_str()), ("state serving", "capacity (RU/s) unlimited"));
+        assert_eq!((lines.len(), status.names()), (10, vec!["http://a:1".to_owned()]));
+    }
+}

@@ -210,3 +210,84 @@ fn amounts(total: &ConsumptionView) -> [Cell; 9] {
         millis(total.waited_us.0).into(),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use tidegate_controller::quantity::Count;
+
+    use super::*;
+
+    const COLUMNS: &str = "RU TOTAL CPU RU READ RU WRITE RU NETWORK RU FLAT RU OPS REFUSED WAITED (ms)";
+
+    /// What is shown of it is 15 1 2 3 4 5 7 8 9.
+    fn consumption() -> ConsumptionView {
+        let ru = |ru: u128| Count(ru * 1_000_000);
+        ConsumptionView {
+            total_micro_ru: ru(15),
+            cpu_micro_ru: ru(1),
+            read_micro_ru: ru(2),
+            write_micro_ru: ru(3),
+            network_micro_ru: ru(4),
+            flat_micro_ru: ru(5),
+            shadow_micro_ru: ru(6),
+            operations: Count(7),
+            throttled: Count(8),
+            waited_us: Count(9_000),
+            ..ConsumptionView::default()
+        }
+    }
+
+    fn row(group: &str, client: &str, apart: &str) -> UsageView {
+        UsageView {
+            group: group.to_owned(),
+            client: client.to_owned(),
+            incarnation: 20,
+            live_ru_per_sec: "21.5".to_owned(),
+            total: consumption(),
+            apart_ru: apart.to_owned(),
+        }
+    }
+
+    #[test]
+    fn each_figure_of_usage_is_shown_as_what_it_is() {
+        let rows = vec![row("shop", "", "0"), row("shop", "till-1", ""), row("board", "", "0")];
+        let mut totals = Totals { rows, per_client: false, truncated: false };
+        let figures = "21.5 15 1 2 3 4 5 7 8 9";
+        let now = format!("RU/s NOW {COLUMNS}");
+        assert_eq!(totals.page().words()[..2], [format!("GROUP {now}"), format!("shop {figures}")]);
+        totals.per_client = true;
+        let expected = [
+            format!("GROUP CLIENT INCARNATION {now}"),
+            format!("shop (all) - {figures}"),
+            format!("shop till-1 20 {figures}"),
+            format!("board (all) - {figures}"),
+        ];
+        assert_eq!(totals.page().words(), expected);
+        totals.rows.push(row("board", "till-2", "33"));
+        let lines = totals.page().words();
+        assert_eq!(lines[0], format!("GROUP CLIENT INCARNATION {now} APART RU"));
+        assert_eq!(
+            (&lines[1], &lines[4]),
+            (&format!("shop (all) - {figures} 0"), &format!("board till-2 20 {figures} 33"))
+        );
+        assert_eq!((totals.names(), totals.notes().len()), (vec!["shop".to_owned(), "board".to_owned()], 0));
+        totals.truncated = true;
+        assert_eq!(totals.notes(), ["warning: there are more rows than fit an answer; ask for one group"]);
+        let json = serde_json::to_value(&totals).unwrap();
+        let total = serde_json::to_value(consumption()).unwrap();
+        let expected = serde_json::json!({
+            "group": "board", "client": "till-2", "incarnation": 20, "live_ru_per_sec": "21.5", "total": total,
+            "apart_ru": "33",
+        });
+        assert_eq!(json[3], expected);
+    }
+
+    #[test]
+    fn a_step_of_the_history_is_shown_with_when_it_begins() {
+        let history = vec![HistoryView { start_unix_s: 951_827_696, amount: consumption() }];
+        let expected =
+            [format!("FROM (UTC) {COLUMNS}"), "2000-02-29 12:34:56Z 15 1 2 3 4 5 7 8 9".to_owned()];
+        assert_eq!(history.page().words(), expected);
+        assert_eq!(history.names(), ["951827696"]);
+    }
+}

@@ -76,3 +76,29 @@ impl fmt::Display for Faults {
 }
 
 impl std::error::Error for Faults {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_that_are_not_listed_are_counted() {
+        let said = |here: usize, elsewhere: usize| {
+            let mut faults = Faults::default();
+            for line in 0..here {
+                faults.add(Fault { file: "f".into(), line, place: String::new(), message: "m".into() });
+            }
+            faults.and_more(elsewhere);
+            let said = faults.to_string();
+            let (first, last) = (said.lines().next().unwrap(), said.lines().last().unwrap());
+            (first.to_owned(), last.to_owned(), said.lines().count())
+        };
+        let all = |count: usize| format!("{count} faults, nothing is changed:");
+        assert_eq!(said(1, 0), ("1 fault, nothing is changed:".to_owned(), "  f: m".to_owned(), 2));
+        let last = MAX_FAULTS - 1;
+        assert_eq!(said(MAX_FAULTS, 0), (all(MAX_FAULTS), format!("  f:{last}: m"), MAX_FAULTS + 1));
+        assert_eq!(said(MAX_FAULTS + 1, 0), (all(MAX_FAULTS + 1), "  and 1 more".to_owned(), MAX_FAULTS + 2));
+        assert_eq!(said(2, 3), (all(5), "  and 3 more".to_owned(), 4));
+        assert!(Faults::default().result(7).is_ok());
+    }
+}

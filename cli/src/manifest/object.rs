@@ -287,8 +287,10 @@ impl Object {
 
 #[cfg(test)]
 mod tests {
+    use super::super::write::{Comments, document};
     use super::super::{Unnamed, manifest};
     use super::*;
+    use crate::view::CostTableView;
 
     fn read(text: &str) -> Result<Vec<Object>, Faults> {
         manifest(&[Source { name: "f".into(), text: text.into() }], Unnamed::Stay)
@@ -315,6 +317,83 @@ mod tests {
         assert_eq!((binding.tenant.as_str(), costs.role.as_str()), ("acme", "shadow"));
         assert_eq!(costs.table.as_ref().unwrap().ru_per_unit["cpu_ns"], "1/3000000");
         assert_eq!(watch.digest, "00000000000000ab");
+    }
+
+    /// What is read of a thing as `diff` writes it, and as `--output json` lists it.
+    fn through_files(kind: &str, thing: &impl serde::Serialize) -> [Kind; 2] {
+        let JsonValue::Object(state) = serde_json::to_value(thing).unwrap() else { panic!() };
+        let texts = [
+            document(kind, &state, Comments::None),
+            JsonValue::from(vec![JsonValue::Object(state)]).to_string(),
+        ];
+        texts.map(|text| read(&text).unwrap().remove(0).kind)
+    }
+
+    /// A group in which each text and number is another one.
+    fn full_group() -> v1::Group {
+        let some = |text: &str| text.to_owned();
+        let begun = v1::Group { parent: some("p"), demote_to: some("d"), ..v1::Group::default() };
+        let mut json = serde_json::to_value(begun).unwrap();
+        for (number, (name, value)) in (1_u64..).zip(json.as_object_mut().unwrap()) {
+            *value = if value.is_number() { number.into() } else { format!("its {name}").into() };
+        }
+        let query_limit = Some(v1::QueryLimit {
+            exec_elapsed_us: 101,
+            ru: some("102"),
+            rows: 103,
+            action: some("kill"),
+            switch_group: some("slow"),
+            watch: some("similar"),
+            watch_us: 104,
+        });
+        v1::Group { query_limit, ..serde_json::from_value(json).unwrap() }
+    }
+
+    #[test]
+    fn no_field_of_a_kind_is_lost_on_its_way_from_an_answer_through_a_file_to_a_request() {
+        let some = |text: &str| text.to_owned();
+        let group = full_group();
+        // The controller counts revisions itself.
+        let expected = Kind::Group(Box::new(v1::Group { revision: 0, ..group.clone() }));
+        assert_eq!(through_files("Group", &group), [expected.clone(), expected]);
+
+        let binding = v1::Binding { tenant: some("acme"), user: some("ann"), group: some("shop") };
+        let expected = Kind::Binding(binding.clone());
+        assert_eq!(through_files("Binding", &binding), [expected.clone(), expected]);
+
+        let watch = v1::Watch {
+            id: 1,
+            group: some("shop"),
+            r#match: some("similar"),
+            digest: some("00ff"),
+            text: some("SELECT ?"),
+            action: some("switch_group"),
+            switch_group: some("slow"),
+            start_unix_ms: 2,
+            end_unix_ms: 3,
+            source: some("gw-1"),
+            rule: some("RU=5"),
+        };
+        let told = (0, String::new());
+        let expected = Kind::Watch(v1::Watch {
+            id: told.0,
+            start_unix_ms: told.0,
+            source: told.1.clone(),
+            rule: told.1,
+            ..watch.clone()
+        });
+        assert_eq!(through_files("Watch", &watch), [expected.clone(), expected]);
+
+        let prices = [("cpu_ns", "1/3000000"), ("write_bytes", "1/1024")];
+        let table = v1::CostTable {
+            name: some("mine"),
+            version: 4,
+            replicas: 3,
+            ru_per_unit: prices.map(|(unit, price)| (some(unit), some(price))).into(),
+        };
+        let view = CostTableView::new(table.clone(), "shadow");
+        let expected = Kind::CostTable(v1::PutCostTableRequest { role: some("shadow"), table: Some(table) });
+        assert_eq!(through_files("CostTable", &view), [expected.clone(), expected]);
     }
 
     #[test]

@@ -88,6 +88,7 @@ fn plain(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::follow::Shown as _;
 
     #[test]
     fn the_difference_names_what_changed() {
@@ -107,5 +108,47 @@ mod tests {
             "parent: none -> p, query_limit: {\"rows\":1} -> none"
         );
         assert_eq!(AuditView::from(v1::AuditEntry::default()).difference(), "");
+        // What was made or deleted has no difference, and neither has a text that was cut.
+        for (before, after) in [("", r#"{"a":1}"#), (r#"{"a":1}"#, ""), (r#"{"a":1"#, r#"{"a":2}"#)] {
+            let (before, after) = (before.to_owned(), after.to_owned());
+            let entry = v1::AuditEntry { before, after, ..v1::AuditEntry::default() };
+            assert_eq!(AuditView::from(entry).difference(), "");
+        }
+    }
+
+    #[test]
+    fn an_entry_is_shown_with_everything_that_is_known_of_it() {
+        let entry = v1::AuditEntry {
+            id: 9,
+            unix_ms: 951_827_696_000,
+            actor: "ann".into(),
+            action: "alter group".into(),
+            subject: "shop".into(),
+            before: r#"{"weight":1}"#.into(),
+            after: r#"{"weight":2}"#.into(),
+            change: 8,
+            kind: "certificate".into(),
+            identity: "spiffe://tidegate/admin/ann".into(),
+            role: "admin".into(),
+            peer: "10.0.0.7:5".into(),
+            comment: "bob at home".into(),
+        };
+        let stranger = v1::AuditEntry { identity: String::new(), after: "cut of".into(), ..entry.clone() };
+        let views: Vec<AuditView> = [entry, stranger].map(AuditView::from).into();
+        let json = serde_json::json!({
+            "id": 9, "unix_ms": 951_827_696_000_u64, "actor": "ann", "kind": "certificate",
+            "identity": "spiffe://tidegate/admin/ann", "role": "admin", "peer": "10.0.0.7:5",
+            "comment": "bob at home", "action": "alter group", "subject": "shop", "before": {"weight": 1},
+            "after": {"weight": 2}, "change": 8,
+        });
+        assert_eq!(serde_json::to_value(&views[0]).unwrap(), json);
+        assert_eq!(serde_json::to_value(&views[1]).unwrap()["after"], "cut of");
+        let expected = [
+            "ID TIME (UTC) ACTOR ACTION SUBJECT CHANGE",
+            "9 2000-02-29 12:34:56Z admin ann alter group shop weight: 1 -> 2",
+            "9 2000-02-29 12:34:56Z ann alter group shop -",
+        ];
+        assert_eq!(views.page().words(), expected);
+        assert_eq!(views.names(), ["9", "9"]);
     }
 }

@@ -93,6 +93,44 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_counter_is_shown_under_its_name() {
+        let usage = v1::Usage {
+            cpu_ns: 10,
+            read_requests: 11,
+            read_batches: 12,
+            read_bytes: 13,
+            write_requests: 14,
+            write_batches: 15,
+            write_bytes: 16,
+            net_in_bytes: 17,
+            net_out_bytes: 18,
+            cross_zone_bytes: 19,
+        };
+        let total = v1::Consumption {
+            cpu_micro_ru: 1,
+            read_micro_ru: 2,
+            write_micro_ru: 3,
+            network_micro_ru: 4,
+            flat_micro_ru: 5,
+            shadow_micro_ru: 6,
+            operations: 7,
+            throttled: 8,
+            waited_us: 9,
+            usage: Some(usage),
+            exact: None,
+        };
+        let json = serde_json::to_value(ConsumptionView::from(total)).unwrap();
+        let expected = serde_json::json!({
+            "total_micro_ru": 15, "cpu_micro_ru": 1, "read_micro_ru": 2, "write_micro_ru": 3, "network_micro_ru": 4,
+            "flat_micro_ru": 5, "shadow_micro_ru": 6, "operations": 7, "throttled": 8, "waited_us": 9, "cpu_ns": 10,
+            "read_requests": 11, "read_batches": 12, "read_bytes": 13, "write_requests": 14, "write_batches": 15,
+            "write_bytes": 16, "net_in_bytes": 17, "net_out_bytes": 18, "cross_zone_bytes": 19,
+        });
+        assert_eq!(json, expected);
+        assert_eq!(ConsumptionView::from(None), ConsumptionView::default());
+    }
+
+    #[test]
     fn short_times_keep_a_tenth() {
         for (us, text) in [
             (0, "0"),

@@ -68,3 +68,40 @@ impl StoreView {
         format!("{}: epoch {}, revision {}, {state}{leftover}", self.file, self.epoch, self.revision)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tidegate_controller::check::Damage;
+    use tidegate_controller::store::Table;
+
+    use super::*;
+
+    fn damage(place: &str) -> Damage {
+        Damage { place: place.to_owned(), reason: "is cut off".to_owned() }
+    }
+
+    #[test]
+    fn damages_that_are_not_listed_count_too() {
+        let of = |fill: fn(&mut Checked)| {
+            let mut checked = Checked::default();
+            fill(&mut checked);
+            StoreView::of(Path::new("/data/a.redb"), &checked)
+        };
+        let view = of(|checked| {
+            (checked.epoch, checked.revision, checked.changed_unix_ms) = (3, 4, Some(5));
+            checked.rows = [(Table::Groups, 6)].into();
+            (checked.leftover, checked.more) = (7, 8);
+            checked.damage = vec![damage("groups 1"), damage("")];
+        });
+        let expected = json!({
+            "file": "/data/a.redb", "epoch": 3, "revision": 4, "changed_unix_ms": 5, "rows": {"groups": 6},
+            "leftover_rows": 7, "damages": 10, "damage": ["groups 1: is cut off", "is cut off"],
+        });
+        assert_eq!(serde_json::to_value(&view).unwrap(), expected);
+        assert_eq!(view.found(), "/data/a.redb: epoch 3, revision 4, 10 damages, 7 rows of deleted groups");
+        let found = |fill| of(fill).found().replacen("/data/a.redb: epoch 0, revision 0, ", "", 1);
+        assert_eq!(found(|checked| checked.more = 1), "1 damages");
+        assert_eq!(found(|checked| checked.leftover = 1), "nothing is damaged, 1 rows of deleted groups");
+    }
+}

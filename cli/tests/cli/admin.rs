@@ -186,6 +186,40 @@ fn bindings_decide_who_pays() {
 }
 
 #[test]
+fn a_list_of_several_pages_has_each_thing_once_and_in_order() {
+    let controller = Controller::start();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("many.yaml");
+    let group = |number: u32| format!("kind: Group\nname: g{number:04}\nru_per_sec: 1\n---\n");
+    let binding = |tenant: &str, user: &str| {
+        format!("kind: Binding\ntenant: \"{tenant}\"\nuser: \"{user}\"\ngroup: default\n---\n")
+    };
+    // Tenants come first, then users, then users of a tenant, among whom the first page of bindings ends. The second one
+    // of groups, with `default`, has two.
+    let groups: String = (0..1_001).map(group).collect();
+    let mut bound: Vec<_> = (0..990).map(|number| (format!("a{number:04}"), String::new())).collect();
+    bound.extend(["ann", "bob"].map(|user| (String::new(), user.to_owned())));
+    bound.extend((10..23).map(|number| ("z".to_owned(), format!("u{number}"))));
+    let bindings: String = bound.iter().map(|(tenant, user)| binding(tenant, user)).collect();
+    std::fs::write(&file, groups + &bindings).unwrap();
+    controller.ok(&["apply", "-f", file.to_str().unwrap()]);
+    let listed = controller.json(&["bind", "list"]);
+    let text = |row: &serde_json::Value, field: &str| row[field].as_str().unwrap().to_owned();
+    let rows = |listed: &serde_json::Value| {
+        let rows = listed.as_array().unwrap().iter();
+        rows.map(|row| (text(row, "tenant"), text(row, "user"))).collect::<Vec<_>>()
+    };
+    assert!(rows(&listed) == bound, "{} rows", rows(&listed).len());
+    assert!(rows(&controller.json(&["bind", "list", "default"])) == bound);
+    let names = controller.ok(&["group", "list", "-o", "name"]);
+    let mut expected = vec!["default".to_owned()];
+    expected.extend((0..1_001).map(|number| format!("g{number:04}")));
+    assert!(names.lines().eq(&expected), "{} names", names.lines().count());
+    let top = controller.json(&["top", "--once"]);
+    assert!(top.as_array().unwrap().iter().map(|row| text(row, "group")).eq(expected), "top");
+}
+
+#[test]
 fn changes_are_in_the_audit_log_with_their_actor() {
     let controller = Controller::start();
     controller.ok(&["--actor", "ann", "group", "create", "shop", "--rate", "2000"]);
@@ -319,32 +353,68 @@ fn a_node_is_forgotten_by_its_name_or_not_at_all() {
     assert!(!controller.ok(&["audit"]).contains("forget"), "nothing was done");
 }
 
+/// Each field with its value, as YAML writes it where it needs no quotes.
+fn parts_of(value: &serde_json::Value, parts: &mut Vec<String>) {
+    match value {
+        serde_json::Value::Object(fields) => fields.iter().for_each(|(name, value)| match value {
+            serde_json::Value::Number(number) => parts.push(format!("{name}: {number}\n")),
+            serde_json::Value::Bool(so) => parts.push(format!("{name}: {so}\n")),
+            other => {
+                parts.push(format!("{name}:"));
+                parts_of(other, parts);
+            }
+        }),
+        serde_json::Value::Array(values) => values.iter().for_each(|value| parts_of(value, parts)),
+        serde_json::Value::String(text) if text.chars().all(|c| c.is_ascii_alphanumeric()) => {
+            parts.push(text.clone());
+        }
+        _ => {}
+    }
+}
+
 #[test]
 fn every_list_has_the_same_shapes() {
     let controller = Controller::start();
     controller.ok(&["group", "create", "shop", "--rate", "2000", "--comment", "a\u{202e}b"]);
     controller.ok(&["bind", "add", "shop", "--tenant", "yes", "--user", "1e3"]);
-    for list in [
-        &["group", "list"][..],
-        &["group", "show", "shop"],
-        &["bind", "list"],
-        &["resolve", "--tenant", "yes"],
-        &["usage"],
-        &["client", "list"],
-        &["lease", "list"],
-        &["cost-table", "list"],
-        &["statement", "list"],
-        &["watch", "list"],
-        &["runaway", "list"],
-        &["audit"],
-        &["status"],
-        &["top", "--once"],
+    controller.ok(&[
+        "watch",
+        "add",
+        "--group",
+        "shop",
+        "--similar-to",
+        "00000000000000ab",
+        "--action",
+        "kill",
+    ]);
+    let endpoint = format!("{}\n", controller.endpoint);
+    for (list, names) in [
+        (&["group", "list"][..], "default\nshop\n"),
+        (&["group", "show", "shop"], "shop\n"),
+        (&["bind", "list"], "yes\t1e3\n"),
+        (&["resolve", "--tenant", "yes"], "default\n"),
+        (&["usage"], ""),
+        (&["client", "list"], ""),
+        (&["lease", "list"], ""),
+        (&["cost-table", "list"], "tidb-v1\n"),
+        (&["statement", "list"], ""),
+        (&["watch", "list"], "1\n"),
+        (&["runaway", "list"], ""),
+        (&["audit"], "3\n2\n1\n"),
+        (&["status"], &endpoint),
+        (&["top", "--once"], ""),
     ] {
-        for shape in ["table", "wide", "json", "yaml", "name"] {
-            controller.ok(&[list, &["-o", shape]].concat());
+        let shaped = |shape| controller.ok(&[list, &["-o", shape]].concat());
+        assert!(shaped("table").lines().count() <= shaped("wide").lines().count(), "{list:?}");
+        assert_eq!(shaped("name"), names, "{list:?}");
+        let (yaml, json) = (shaped("yaml"), shaped("json"));
+        let document = yaml.strip_suffix("...\n").unwrap_or_else(|| panic!("{list:?}: {yaml}"));
+        let mut parts = Vec::new();
+        parts_of(&serde_json::from_str(&json).unwrap(), &mut parts);
+        for part in parts.iter().filter(|part| !part.starts_with("uptime_us:")) {
+            assert!(document.contains(part.as_str()), "{list:?}: {part}: {yaml}");
         }
     }
-    assert_eq!(controller.ok(&["group", "list", "-o", "name"]), "default\nshop\n");
     let wide = controller.ok(&["group", "list", "-o", "wide"]);
     assert!(wide.contains("FALLBACK") && wide.contains("a\\u{202e}b"), "{wide}");
     // Texts that YAML 1.1 takes for a boolean or a number stay texts.

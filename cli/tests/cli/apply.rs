@@ -177,8 +177,24 @@ fn what_the_files_do_not_name_goes_where_that_is_said() {
         controller.json(&with(&["apply", "--prune", "groups,bindings", "--under", "shop", "--yes"], &path));
     assert_eq!(outcomes(&pruned), ["shop unchanged", "tenant acme deleted", "board deleted"]);
     assert_eq!(names(&controller), ["aside", "default", "shop"]);
-    controller.ok(&with(&["apply", "--prune", "groups", "--yes"], &path));
+    assert_eq!((&pruned["changed"], &pruned["dry_run"]), (&Value::Bool(true), &Value::Bool(false)));
+    let differs = controller.run(&with(&["diff", "--prune", "groups"], &path));
+    let gone = "--- live/group aside\n+++ (not in the files)\n@@ -1,";
+    assert!(differs.status.code() == Some(1) && out(&differs).starts_with(gone), "{}", out(&differs));
+    assert!(out(&differs).lines().skip(2).all(|line| line.starts_with(['-', '@'])), "{}", out(&differs));
+    let prune = ["apply", "--prune", "groups", "--yes"];
+    let dry = controller.json(&with(&[&prune[..], &["--dry-run"]].concat(), &path));
+    assert_eq!((&dry["changed"], &dry["dry_run"]), (&Value::Bool(false), &Value::Bool(true)));
+    assert_eq!(outcomes(&dry), ["shop unchanged", "aside deleted"]);
+    assert_eq!(names(&controller), ["aside", "default", "shop"]);
+    // Deletions are all that this one does.
+    let pruned = controller.json(&with(&prune, &path));
+    assert_eq!(outcomes(&pruned), ["shop unchanged", "aside deleted"]);
+    let revision = controller.json(&["status"])["revision"].clone();
+    assert_eq!((&pruned["changed"], &pruned["revision"]), (&Value::Bool(true), &revision));
     assert_eq!(names(&controller), ["default", "shop"]);
+    let again = controller.json(&with(&prune, &path));
+    assert_eq!((&again["changed"], &again["revision"]), (&Value::Bool(false), &revision));
 }
 
 #[test]

@@ -59,6 +59,49 @@ fn names_of_the_controller_follow_where_they_belong() {
 }
 
 #[test]
+fn names_are_those_of_the_context_unless_the_line_or_the_environment_says_where() {
+    let (prod, staging) = (Controller::start(), Controller::start());
+    prod.ok(&["group", "create", "shop-of-prod", "--rate", "1"]);
+    staging.ok(&["group", "create", "shop-of-staging", "--rate", "1"]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("contexts.toml");
+    let note = |name: &str, controller: &Controller| {
+        let mut command = tidegate();
+        command.env("TIDEGATE_CONTEXTS", &file).args(["context", "add", name]);
+        let output = command.args(["--endpoint", &controller.endpoint]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    note("prod", &prod);
+    note("staging", &staging);
+    let chosen =
+        tidegate().env("TIDEGATE_CONTEXTS", &file).args(["context", "use", "prod"]).output().unwrap();
+    assert!(chosen.status.success(), "{chosen:?}");
+    let follows = |environment: &[(&str, &str)], words: &[&str]| {
+        let mut command = tidegate();
+        command.env("TIDEGATE_CONTEXTS", &file).envs(environment.iter().copied());
+        let output = command.args(["complete", "--", "tidegate"]).args(words).output().unwrap();
+        out(&output).trim_end().to_owned()
+    };
+    let joined = format!("--endpoint={}", staging.endpoint);
+    let show = ["group", "show", "shop"];
+    for (environment, options, names) in [
+        (&[][..], &[][..], "shop-of-prod"),
+        (&[], &["--endpoint", staging.endpoint.as_str()][..], "shop-of-staging"),
+        (&[], &[joined.as_str()], "shop-of-staging"),
+        (&[], &["--context", "staging"], "shop-of-staging"),
+        (&[], &["--context=staging"], "shop-of-staging"),
+        (&[], &["--context", "none"], ""),
+        (&[("TIDEGATE_ENDPOINT", staging.endpoint.as_str())], &[], "shop-of-staging"),
+        (&[("TIDEGATE_CONTEXT", "staging")], &[], "shop-of-staging"),
+        (&[("TIDEGATE_CONTEXT", "staging")], &["--context", "prod"], "shop-of-prod"),
+        (&[("TIDEGATE_ENDPOINT", "")], &[], "shop-of-prod"),
+    ] {
+        assert_eq!(follows(environment, &[options, &show].concat()), names, "{environment:?} {options:?}");
+    }
+    assert_eq!(follows(&[], &["context", "use", "p"]), "prod");
+}
+
+#[test]
 #[expect(clippy::disallowed_methods, reason = "how long a shell waits is what is asked here")]
 fn a_controller_that_is_away_costs_a_moment_and_says_nothing() {
     // A controller that takes connections and never answers is the worst; the time of a command that asks no controller

@@ -212,7 +212,9 @@ fn a_log_of_requests_and_the_history_of_a_controller_are_replayed() {
 fn what_groups_below_consumed_is_replayed_with_the_group() {
     let controller = support::Controller::start();
     controller.ok(&["group", "create", "shop", "--rate", "500"]);
-    controller.ok(&["group", "create", "till", "--rate", "500", "--parent", "shop"]);
+    // Paced, so that the second statement waits.
+    let paced = ["--rate", "5", "--policy", "paced"];
+    controller.ok(&[&["group", "create", "till", "--parent", "shop"][..], &paced].concat());
     controller.ok(&["bind", "add", "till", "--user", "ann"]);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("work.sql");
@@ -230,6 +232,9 @@ fn what_groups_below_consumed_is_replayed_with_the_group() {
     let said = |answer: &serde_json::Value| answer["sections"][0]["text"][0].as_str().unwrap().to_owned();
     assert!(said(&shop).starts_with("History of shop and the group below it at "), "{}", said(&shop));
     assert!(said(&till).starts_with("History of till at "), "{}", said(&till));
+    // As long as one answer holds and a second: the second part begins behind all that was recorded.
+    let lasting = |last: &str| of("shop", &["--last", last])["sections"].clone();
+    assert_eq!(lasting(&format!("{}s", 10_079 * 60 + 1)), lasting("24h"));
     for (resolution, last, kept) in
         [("second", "601s", "10m"), ("minute", "2161h", "2160h"), ("hour", "2161h", "2160h")]
     {

@@ -71,6 +71,8 @@ mod tls;
 #[cfg(test)]
 mod tokens;
 #[cfg(test)]
+mod told;
+#[cfg(test)]
 mod unread;
 #[cfg(test)]
 mod waits;

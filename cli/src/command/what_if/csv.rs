@@ -183,6 +183,30 @@ mod tests {
             ]
         );
         assert_eq!(ignored, ["\"host\""]);
+        // The shortest distance counts wherever it stands.
+        for times in [[0, 100, 130, 190], [0, 30, 100, 190], [0, 100, 160, 190]] {
+            let lines: String = times.map(|time| format!("{time},1\n")).concat();
+            let (counted, _) = of(&format!("time,ru\n{lines}"), None).unwrap();
+            let lengths: Vec<_> = counted.iter().map(|sample| sample.length).collect();
+            assert_eq!(lengths, [Span::secs(30); 4], "{times:?}");
+        }
+        let text = "start_unix_s,VALUE,Throttled,operations,length_s\n0.5,1,2,3,4\n5,0.25,0,,9\n";
+        let (counted, ignored) = of(text, Some(Span::secs(1))).unwrap();
+        let first = Counted {
+            start: Time(500_000),
+            length: Span::secs(4),
+            charged: 1_000_000,
+            operations: 3,
+            refused: 2,
+        };
+        let second = Counted {
+            start: Time(5_000_000),
+            length: Span::secs(9),
+            charged: 250_000,
+            operations: 0,
+            refused: 0,
+        };
+        assert_eq!((counted, ignored), (vec![first, second], Vec::new()));
         let (counted, _) = of("time,ru,length_s,operations\n5,1,30,7\n", None).unwrap();
         assert_eq!((counted[0].length, counted[0].operations), (Span::secs(30), 7));
         assert_eq!(of("time,ru\n5,1\n", Some(Span::secs(9))).unwrap().0[0].length, Span::secs(9));

@@ -106,3 +106,41 @@ pub(super) async fn read(args: &WhatIfArgs, global: &Global) -> Result<Recorded,
         group: definition.group.unwrap_or_default(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_follow_each_other_without_a_hole_and_each_fits_an_answer() {
+        assert_eq!(ranges(None, Resolution::Minute).unwrap(), [(0, 0)]);
+        let part_s = (MAX_HISTORY_POINTS - 1) * 60;
+        for (asked_s, resolution, parts) in [
+            (1, Resolution::Second, 1),
+            (SECONDS_KEPT_S, Resolution::Second, 1),
+            (part_s, Resolution::Minute, 1),
+            (part_s + 1, Resolution::Minute, 2),
+            (2 * part_s, Resolution::Minute, 2),
+            (PAST_MINUTES_KEPT_S, Resolution::Minute, PAST_MINUTES_KEPT_S.div_ceil(part_s)),
+            (HOURS_KEPT_S, Resolution::Hour, 1),
+        ] {
+            let ranges = ranges(Some(&format!("{asked_s}s")), resolution).unwrap();
+            assert_eq!(ranges.len() as u64, parts, "{asked_s}");
+            assert_eq!(ranges.last().unwrap().1 - ranges[0].0, asked_s);
+            assert!(ranges.windows(2).all(|pair| pair[0].1 == pair[1].0), "{ranges:?}");
+            let fits = |(from, to): &(u64, u64)| {
+                from < to && (to - from) / resolution.seconds() < MAX_HISTORY_POINTS
+            };
+            assert!(ranges.iter().all(fits), "{ranges:?}");
+        }
+        let part = ranges(Some("1ms"), Resolution::Second).unwrap();
+        assert_eq!(part[0].1 - part[0].0, 1, "a part of a second is one");
+        for (resolution, kept_s) in [
+            (Resolution::Second, SECONDS_KEPT_S),
+            (Resolution::Minute, PAST_MINUTES_KEPT_S),
+            (Resolution::Hour, HOURS_KEPT_S),
+        ] {
+            assert!(ranges(Some(&format!("{}s", kept_s + 1)), resolution).is_err(), "{resolution:?}");
+        }
+    }
+}

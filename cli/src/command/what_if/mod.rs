@@ -256,3 +256,81 @@ fn lines(path: &Path) -> Result<Vec<String>, CliError> {
         lines.push(line.trim_start_matches('\u{feff}').trim_end_matches(['\r', '\n']).to_owned());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: WhatIfArgs,
+    }
+
+    #[test]
+    fn each_setting_goes_into_its_own_field() {
+        let (mut wish, mut expected) = (v1::WhatIfRequest::default(), v1::WhatIfRequest::default());
+        for text in ["rate=1", "burst=2", "policy=warm_up(3s, 4)", "quota=5 per day=6"] {
+            set("set", text, &mut wish).unwrap();
+        }
+        expected.ru_per_sec = "1".to_owned();
+        expected.burst = "2".to_owned();
+        expected.policy = "warm_up(3s, 4)".to_owned();
+        expected.quota = "5 per day=6".to_owned();
+        assert_eq!(wish, expected);
+    }
+
+    #[test]
+    fn what_was_in_force_while_a_file_was_recorded_is_the_group_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("usage.csv");
+        std::fs::write(&file, "time,ru\n0,1\n60,2\n").unwrap();
+        let of = |more: &[&str]| {
+            let begin = ["what-if", "--set", "rate=9", "--from", file.to_str().unwrap()];
+            from_file(&Line::try_parse_from(begin.iter().chain(more)).unwrap().args).unwrap()
+        };
+        let plain = of(&[]);
+        let group = |name: &str, rate: &str| v1::Group {
+            name: name.to_owned(),
+            ru_per_sec: rate.to_owned(),
+            ..v1::Group::default()
+        };
+        assert_eq!(plain.group, group("file", "unlimited"));
+        assert_eq!((plain.source, plain.waited_us), (file.display().to_string(), None));
+        assert_eq!(plain.counted.iter().map(|sample| sample.length).collect::<Vec<_>>(), [Span::secs(60); 2]);
+        let settings = ["rate=1", "burst=2", "policy=paced", "quota=3 per day"];
+        let recorded: Vec<&str> = settings.iter().flat_map(|setting| ["--recorded", setting]).collect();
+        let known = of(&[&["--group", "shop", "--every", "30s"][..], &recorded].concat());
+        let expected = v1::Group {
+            burst: "2".to_owned(),
+            policy: "paced".to_owned(),
+            quota: "3 per day".to_owned(),
+            ..group("shop", "1")
+        };
+        assert_eq!(known.group, expected);
+        assert_eq!(known.counted[0].length, Span::secs(30));
+    }
+
+    #[test]
+    fn a_file_is_read_by_its_lines_up_to_their_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("lines");
+        let read = |bytes: &[u8]| {
+            std::fs::write(&file, bytes).unwrap();
+            lines(&file).map_err(|error| error.to_string())
+        };
+        assert_eq!(read(b"").unwrap(), Vec::<String>::new());
+        assert_eq!(read("\u{feff}a\r\n\r\nb \nc".as_bytes()).unwrap(), ["a", "", "b ", "c"]);
+        let longest = usize::try_from(LONGEST_LINE).unwrap();
+        let line = |length: usize| format!("a\n{}\nb\n", "x".repeat(length - 1));
+        assert_eq!(read(line(longest).as_bytes()).unwrap().len(), 3);
+        let said = read(line(longest + 1).as_bytes()).unwrap_err();
+        assert!(said.contains("lines: line 2 is longer than 65536 bytes"), "{said}");
+        let said = read(b"a\nb\xff\n").unwrap_err();
+        assert!(said.contains("lines: line 2 is not UTF-8"), "{said}");
+        let none = lines(&folder.path().join("none")).unwrap_err().to_string();
+        assert!(none.contains("none"), "{none}");
+    }
+}

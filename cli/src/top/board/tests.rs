@@ -271,3 +271,87 @@ fn help_and_quit_are_where_people_look_for_them() {
     assert_eq!(board.press(Press::Suspend), Act::Suspend);
     assert_eq!(board.press(Press::Char('q')), Act::Quit);
 }
+
+/// Its figures are all different, and stand in the order of the columns.
+fn figured() -> GroupSample {
+    let mut sample = group("shop", "", "100", "94.9", 5_000_000);
+    (sample.leased, sample.demand, sample.pool) = ("6".to_owned(), "7".to_owned(), "8".to_owned());
+    (sample.leases, sample.waiting, sample.total.throttled) = (9, 2, Count(4));
+    let mut waited = Waited::default();
+    waited.count(Span::millis(40), false);
+    sample.waited = Some(Box::new(waited));
+    sample
+}
+
+#[test]
+fn each_column_has_its_own_figure() {
+    let mut samples = vec![figured()];
+    sum_up(&mut samples);
+    let mut board = board();
+    board.saw(samples, 0);
+    let lines = board.lines(&screen(200, 6));
+    let cells: Vec<&str> = lines[3].split_whitespace().collect();
+    assert_eq!(cells, ["shop", "100", "94.9", "2", "40.9", "4", "5", "6", "7", "8", "9"], "{lines:#?}");
+}
+
+/// Each column, with a change of `figured` that sets it, and it alone, to more.
+type More = (Key, fn(&mut GroupSample));
+
+const MORE: [More; 10] = [
+    (Key::Cap, |more| more.cap = "unlimited".to_owned()),
+    (Key::Admitted, |more| more.live_ru_per_sec = "95".to_owned()),
+    (Key::Waiting, |more| more.waiting = 3),
+    (Key::Wait, |more| more.waited.get_or_insert_default().count(Span::millis(300), false)),
+    (Key::Refused, |more| more.total.throttled = Count(5)),
+    (Key::Total, |more| more.total.total_micro_ru = Count(6_000_000)),
+    (Key::Leased, |more| more.leased = "7".to_owned()),
+    (Key::Demand, |more| more.demand = "8".to_owned()),
+    (Key::Pool, |more| more.pool = "9".to_owned()),
+    (Key::Leases, |more| more.leases = 10),
+];
+
+#[test]
+fn each_column_sorts_by_its_own_figure() {
+    for (key, change) in MORE {
+        let (first, mut second) = (figured(), GroupSample { group: "till".to_owned(), ..figured() });
+        change(&mut second);
+        let mut samples = vec![first, second];
+        sum_up(&mut samples);
+        let mut board = board();
+        board.saw(samples, 0);
+        for other in Key::ALL {
+            board.sort = other;
+            let expected = if other == key { ["till", "shop"] } else { ["shop", "till"] };
+            assert_eq!(names(&board), expected, "{other:?}, where {key:?} is more");
+        }
+        (board.sort, board.reverse) = (key, true);
+        assert_eq!(names(&board), ["shop", "till"], "{key:?}, from the least");
+    }
+}
+
+#[test]
+fn a_group_near_its_cap_and_what_waits_or_is_refused_stand_out() {
+    let painted = |change: fn(&mut GroupSample)| {
+        let mut sample = figured();
+        (sample.waiting, sample.total.throttled) = (0, Count(0));
+        change(&mut sample);
+        let mut samples = vec![sample];
+        sum_up(&mut samples);
+        let mut board = board();
+        board.saw(samples, 0);
+        let rows = board.rows();
+        let laid =
+            table(rows.into_iter().map(|(_, sample)| (sample.group.clone(), sample)), None).laid(None, true);
+        let warned = laid.rows[0][0].iter().filter(|span| span.tone == Tone::Warn);
+        warned.map(|span| span.text.trim().to_owned()).collect::<Vec<_>>()
+    };
+    assert!(painted(|_| {}).is_empty());
+    assert_eq!(painted(|sample| sample.live_ru_per_sec = "95".to_owned()), ["95"]);
+    assert_eq!(painted(|sample| sample.waiting = 1), ["1"]);
+    assert_eq!(painted(|sample| sample.total.throttled = Count(2)), ["2"]);
+    let unlimited = |sample: &mut GroupSample| sample.cap = "unlimited".to_owned();
+    assert!(painted(unlimited).is_empty());
+    assert!(
+        painted(|sample| (sample.cap, sample.live_ru_per_sec) = ("0".to_owned(), "0".to_owned())).is_empty()
+    );
+}
