@@ -83,3 +83,21 @@ fn what_may_be_used_until_later_counts_in_all_windows_until_then() {
     let fourth = open(&mut engine, secs(60), &window(secs(60), 4));
     assert_eq!(fourth.granted, Ru::ZERO);
 }
+
+/// A number of requests is no bound of what one of them costs.
+#[test]
+fn the_largest_operation_that_fits_is_within_a_quota_of_its_own_unit() {
+    for (unit, burst, largest) in
+        [(Unit::Ru, 1_000, 100), (Unit::Ru, 30, 30), (Unit::Requests, 1_000, 1_000), (Unit::Requests, 30, 30)]
+    {
+        let mut engine = Engine::new(Time(0), EngineConfig::default());
+        let group = GroupSpec { burst: Some(Ru::whole(burst)), ..spec(unit) };
+        engine.put_group(Time(0), GROUP, group).unwrap();
+        open(&mut engine, Time(0), &window(Time(0), 1));
+        let ask = Ask { demand: Rate::whole(20), largest: Ru::whole(1), ..Ask::default() };
+        let Some(Grant::Leased(terms)) = engine.renew(Time(0), ClientId(1), GROUP, 1, &ask, None) else {
+            panic!()
+        };
+        assert_eq!(terms.max_fit, Ru::whole(largest), "{unit:?}, burst of {burst}");
+    }
+}
