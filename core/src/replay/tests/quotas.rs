@@ -377,3 +377,22 @@ fn a_window_that_rolls_ends_at_the_end_of_all_time() {
         }
     }
 }
+
+/// Of a window that rolls, what came beyond it must not hold up those that come later.
+#[test]
+fn operations_that_cost_nothing_take_no_more_than_is_left_of_a_quota_of_requests() {
+    // Ten in any minute: four in the first second, thirty ten seconds later, of which six are within the quota.
+    let free = [sample(0, 1, 0, 4), sample(10, 1, 0, 30)];
+    // Four are back from the first second, and ten when those six are, too.
+    let paid = [sample(62, 1, 5, 5), sample(75, 1, 10, 10)];
+    let record = Record::new(free.into_iter().chain(paid).collect()).unwrap();
+    for (windows, refused) in [
+        (Windows::rolling_requests(10, MINUTE), vec![0, 0, 1_000_000, 4_000_000]),
+        (Windows::requests(10, vec![Time(60_000_000)]), vec![0, 0, 0, 5_000_000]),
+    ] {
+        let settings = Settings { quota: Some(windows), ..bucket(1_000, 1_000, Span(0)) };
+        for spread in Spread::ALL {
+            assert_eq!(replayed(&record, &settings, spread).1, refused, "{spread:?}");
+        }
+    }
+}
