@@ -66,6 +66,21 @@ mod tests {
         }
     }
 
+    /// A controller that is behind for ten minutes still sees that: the least grows by what passed since it was known,
+    /// once, however many messages came meanwhile.
+    #[test]
+    fn what_messages_wait_is_seen_for_as_long_as_it_lasts_however_many_they_are() {
+        for every_ms in [10, 100, 1_000, 60_000] {
+            let mut lag = Lag::default();
+            assert_eq!(lag.waited(at(1_000), at(1_000)), Span(0));
+            for sent in (1_000..=601_000).step_by(every_ms) {
+                let waited = lag.waited(at(sent + 3_000), at(sent));
+                let grown = Span((sent - 1_000 + 3_000) * 1_000 / DRIFT);
+                assert!(Span::secs(3) - grown <= waited && waited <= Span::secs(3), "{waited} at {sent} ms");
+            }
+        }
+    }
+
     #[test]
     fn what_is_shed_is_said_at_once_and_then_seldom_and_whole() {
         let mut shed = Shed::default();

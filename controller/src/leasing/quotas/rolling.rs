@@ -178,6 +178,25 @@ pub(super) mod tests {
         assert_eq!((room.view().left, room.view().granted), (Ru::whole(6000), Ru::ZERO), "a cell later");
     }
 
+    /// Long after the first of them left, and while the second is due.
+    #[test]
+    fn each_cell_leaves_when_it_is_due_though_the_first_was_due_while_no_controller_ran() {
+        let mut room = Room::new("6000 per rolling minute");
+        let first = room.uses_some(1);
+        room.pass(10);
+        let second = room.uses_some(2);
+        assert!(first.is_positive() && second.is_positive());
+        room.pass(10);
+        room.flush();
+        room.stop();
+        room.pass(50);
+        room.starts();
+        let view = room.view();
+        assert_eq!((view.used + view.lost, view.resets_in), (second, Span::secs(1)));
+        room.pass(1);
+        assert_eq!((room.view().left, room.view().granted), (Ru::whole(6000), Ru::ZERO));
+    }
+
     #[test]
     fn an_unclean_start_charges_now_what_may_have_been_used_since_the_row_was_written() {
         let mut room = Room::new("6000 per rolling minute");

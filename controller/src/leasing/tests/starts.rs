@@ -111,6 +111,31 @@ fn under_a_capacity_a_group_waits_for_leases_of_groups_that_are_not_there_any_mo
     assert_eq!(waits, ways.map(|way| (way, EngineConfig::default().longest_use(LONG))));
 }
 
+/// What is over of one group says nothing of what is out of another, which no definition names any more.
+#[test]
+fn leases_of_a_removed_group_are_waited_for_though_those_of_another_length_ended_before() {
+    let longer = Span::secs(20);
+    let after = |passed: Span| {
+        let house = House::new();
+        let service = house.start();
+        create(&service, lasting("gone", LONG));
+        create(&service, lasting("brief", longer));
+        let mask = ["ttl_us".to_owned()];
+        service.definitions().alter_group(&actor(), &lasting("brief", SHORT), &mask, 0).unwrap();
+        service.definitions().delete_group(&actor(), "gone", "", 0, false).unwrap();
+        house.now.fetch_add(passed.0, Ordering::Relaxed);
+        service.upkeep().flush().unwrap();
+        drop(service);
+        let service = house.start();
+        create(&service, lasting("late", SHORT));
+        service.leasing().recovery_of("late").unwrap()
+    };
+    let use_of = |ttl| EngineConfig::default().longest_use(ttl);
+    assert_eq!(after(use_of(longer)), use_of(LONG));
+    assert_eq!(after(use_of(LONG) - Span(1)), use_of(LONG));
+    assert_eq!(after(use_of(LONG)), use_of(SHORT));
+}
+
 /// A node that reports so many RU of a group in all, and asks for more.
 fn renew(service: &Service, session: &Session, seq: u64, group: &str, used: i64) {
     let ask = Ask { demand: Rate::whole(10), largest: Ru::whole(1), ..Ask::default() };
@@ -178,6 +203,14 @@ fn a_start_goes_on_with_the_parts_of_fallbacks_that_nodes_may_be_using() {
     let rows = [(7, id), (7, GroupId(id.0 + 1))].map(|(client, group)| pair_key(client, group));
     let there = house.store.get(Table::Parts, &rows).unwrap();
     assert_eq!(there, [Some(b"3000000".to_vec()), None], "that of a group that is gone is removed");
+    // What nodes may be using is within the bound that is shown, whatever the total is by now.
+    for (fallback_total, bound) in [("4", 50 + 6), ("6", 50 + 6), ("9", 50 + 9)] {
+        let fallback_total = fallback_total.to_owned();
+        let (text, mask) =
+            (v1::Group { fallback_total, ..lasting("web", SHORT) }, ["fallback_total".to_owned()]);
+        service.definitions().alter_group(&actor(), &text, &mask, 0).unwrap();
+        assert_eq!(service.leasing().leases("web").unwrap().groups[0].bound, Some(Rate::whole(bound)));
+    }
 }
 
 /// One row more than an answer has says that some are missing.
