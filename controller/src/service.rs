@@ -13,6 +13,8 @@ mod beside;
 mod load;
 pub(crate) mod meta;
 mod status;
+#[cfg(test)]
+mod stored_tests;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
