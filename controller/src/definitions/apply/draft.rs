@@ -155,3 +155,35 @@ impl Drop for Draft<'_> {
         self.rewind();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statements::testing::{Stage, actor};
+
+    /// Near the limit a change that moves principals must not be refused as one that adds them.
+    #[test]
+    fn a_draft_has_as_many_bindings_as_there_will_be() {
+        let stage = Stage::new();
+        let service = &stage.service;
+        for user in ["ann", "bob", "eve"] {
+            service.definitions().bind(&actor(), "acme", user, "default").unwrap();
+        }
+        let mut state = service.lock();
+        let mut draft = Draft::new(&mut state);
+        let group = GroupName::parse("default").unwrap();
+        for (user, bound, count) in [
+            ("ann", true, 3),
+            ("new", true, 4),
+            ("bob", false, 3),
+            ("none", false, 3),
+            ("bob", true, 4),
+            ("new", false, 3),
+            ("eve", false, 2),
+        ] {
+            let principal = Principal::parse("acme", user).unwrap();
+            draft.bindings.insert(principal, bound.then(|| group.clone()));
+            assert_eq!(draft.binding_count(), count, "{user} {bound}");
+        }
+    }
+}
