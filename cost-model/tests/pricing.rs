@@ -9,7 +9,7 @@
 
 use proptest::prelude::*;
 use tidegate_core::units::Ru;
-use tidegate_core::usage::{RuParts, Usage};
+use tidegate_core::usage::{Consumption, RuParts, Usage};
 use tidegate_cost_model::{Charge, Coefficient, CostTable, Field, Part};
 
 /// An unsigned number of any size, least significant digit first, base 2^32.
@@ -200,5 +200,10 @@ proptest! {
         prop_assert_eq!(priced.shadow, shadow.price(&usage).total());
         prop_assert_eq!((priced.operations, priced.throttled, priced.waited_us), (1, 0, 0));
         prop_assert_eq!(priced.usage, usage);
+        // What is charged by parts is compared, too; only its operation counts at the end.
+        let part = Charge::new(&active, Some(&shadow), &usage).of_a_part(&usage);
+        prop_assert_eq!(part, Consumption { operations: 0, ..priced });
+        let alone = Charge::new(&active, None, &usage).of_a_part(&usage);
+        prop_assert_eq!(alone, Consumption { shadow: Ru::ZERO, ..part });
     }
 }
