@@ -278,6 +278,20 @@ pub(crate) mod tests {
         }
     }
 
+    /// The list without a row, from its beginning.
+    const NONE: Statements<'static> = Statements {
+        rows: &[],
+        total: 0,
+        skip: 0,
+        since_unix_ms: 0,
+        group: "",
+        filter: "",
+        order: "ru",
+        last: "",
+        watches: &[],
+        runaways: &[],
+    };
+
     fn page(may_see_all: bool) -> String {
         page_from(0, 1, may_see_all)
     }
@@ -286,18 +300,7 @@ pub(crate) mod tests {
         let watch =
             v1::Watch { id: 7, group: "shop".to_owned(), text: "watched".to_owned(), ..v1::Watch::default() };
         let rows = [row("select '<script>alert(1)</script>'\u{202e} from t")];
-        let statements = Statements {
-            rows: &rows,
-            total,
-            skip,
-            since_unix_ms: 0,
-            group: "",
-            filter: "",
-            order: "ru",
-            last: "1h",
-            watches: &[watch],
-            runaways: &[],
-        };
+        let statements = Statements { rows: &rows, total, skip, last: "1h", watches: &[watch], ..NONE };
         statements.page(&viewer(may_see_all, may_see_all)).into_string()
     }
 
@@ -333,20 +336,7 @@ pub(crate) mod tests {
     #[test]
     fn beyond_the_last_row_is_a_page_without_rows_and_not_an_empty_list() {
         let of = |total, group, filter, last| {
-            let (rows, watches, runaways) = (&[], &[], &[]);
-            let (skip, since_unix_ms, order) = (100, 0, "ru");
-            let list = Statements {
-                rows,
-                total,
-                skip,
-                since_unix_ms,
-                group,
-                filter,
-                order,
-                last,
-                watches,
-                runaways,
-            };
+            let list = Statements { total, skip: 100, group, filter, last, ..NONE };
             list.page(&viewer(true, true)).into_string()
         };
         let text = of(50, "", "", "");
@@ -410,21 +400,7 @@ pub(crate) mod tests {
     #[test]
     fn a_watch_is_listed_with_what_it_does_and_until_when() {
         let of = |watch: v1::Watch, may_change| {
-            let (rows, runaways, watches) = (&[], &[], &[watch]);
-            let (total, skip, since_unix_ms, order) = (0, 0, 0, "ru");
-            let (group, filter, last) = ("", "", "");
-            let list = Statements {
-                rows,
-                total,
-                skip,
-                since_unix_ms,
-                group,
-                filter,
-                order,
-                last,
-                watches,
-                runaways,
-            };
+            let list = Statements { watches: &[watch], ..NONE };
             list.page(&viewer(may_change, true)).into_string()
         };
         let watch = v1::Watch {
