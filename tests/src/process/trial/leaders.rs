@@ -1,7 +1,7 @@
 //! The leader of three is killed again and again under load: what the nodes admitted meanwhile, and how much of what they
 //! were charged the others know. The three are controllers of ours with their state in etcd, or servers of PD.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -11,10 +11,11 @@ use tidegate_proto::v1::{CreateGroupRequest, Group, UsageRequest};
 use super::pd::Pd;
 use super::{Admitted, GROUP, NODES, RATE, Setting};
 use crate::process::child::Process;
+use crate::process::cluster::Cluster;
 use crate::process::controllers::Controllers;
-use crate::process::error::{ClusterError, PATIENCE, io, refused};
+use crate::process::error::{ClusterError, PATIENCE, refused};
 use crate::process::load::{Kind, Work};
-use crate::process::log::{self, machine_micros};
+use crate::process::log::machine_micros;
 
 /// Servers.
 pub(super) const THREE: usize = 3;
@@ -51,10 +52,8 @@ pub struct Outcome {
 pub(super) trait Three {
     /// Makes the group under load.
     async fn create(&mut self) -> Result<(), ClusterError>;
-    /// The command of a node.
-    fn node(&self, index: usize) -> Command;
-    /// Where that node logs what it does.
-    fn log(&self, index: usize) -> PathBuf;
+    /// The command of a node that logs what it does there.
+    fn node(&self, index: usize, log: &Path) -> Command;
     /// Kills the one that leads, and returns it.
     async fn kill(&mut self) -> Result<usize, ClusterError>;
     /// Starts one that was killed.
@@ -91,7 +90,9 @@ pub async fn of_pd(
 async fn run(three: &mut impl Three, setting: &Setting, kills: Kills) -> Result<Outcome, ClusterError> {
     three.create().await?;
     let begun = Time(machine_micros());
-    let node = |index| Process::start(three.node(index), &format!("node-{index}"), &setting.folder);
+    let log = |index| setting.folder.join(format!("{}.log", Cluster::node_name(index)));
+    let node =
+        |index| Process::start(three.node(index, &log(index)), &Cluster::node_name(index), &setting.folder);
     let nodes = (0..NODES).map(node).collect::<Result<Vec<_>, _>>()?;
     tokio::time::sleep(BEFORE).await;
     let first = Time(machine_micros());
@@ -105,9 +106,7 @@ async fn run(three: &mut impl Three, setting: &Setting, kills: Kills) -> Result<
     let known = three.known().await?;
     let mut admitted = Vec::new();
     for index in 0..NODES {
-        let lives = log::read(&three.log(index)).map_err(io("read a node's log"))?;
-        let operations = lives.iter().flat_map(|life| life.operations(GROUP));
-        admitted.extend(operations.map(|operation| (Time(operation.admitted_us), Ru(operation.actual))));
+        admitted.extend(super::admissions(&log(index))?);
     }
     admitted.sort_unstable();
     let pauses = admitted.iter().zip(admitted.iter().skip(1)).map(|((at, _), (next, _))| next.since(*at));
@@ -133,16 +132,13 @@ impl Three for Ours {
         created.map(drop).map_err(|status| refused("create a group", status))
     }
 
-    fn node(&self, index: usize) -> Command {
+    /// It logs in the folder, under its name.
+    fn node(&self, index: usize, _log: &Path) -> Command {
         let work = Work { group: GROUP.to_owned(), burst: 0, kind: Kind::Steady };
         let mut command = Command::new(&self.setting.load_node);
-        command.arg(self.controllers.endpoints().join(",")).arg(format!("node-{index}"));
+        command.arg(self.controllers.endpoints().join(",")).arg(Cluster::node_name(index));
         command.arg(&self.setting.folder).arg(work.to_string());
         command
-    }
-
-    fn log(&self, index: usize) -> PathBuf {
-        self.setting.folder.join(format!("node-{index}.log"))
     }
 
     async fn kill(&mut self) -> Result<usize, ClusterError> {

@@ -14,7 +14,7 @@ pub mod takeover;
 mod times;
 pub mod transfer;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tidegate_core::bound::Bound;
 use tidegate_core::units::{Rate, Ru, Span, Time};
@@ -100,13 +100,17 @@ impl Trial {
         self.cluster.nodes.iter_mut().filter_map(Option::take).for_each(Process::kill);
         let mut admitted = Vec::new();
         for node in 0..self.cluster.nodes.len() {
-            let lives = log::read(&self.cluster.node_log(node)).map_err(io("read a node's log"))?;
-            let operations = lives.iter().flat_map(|life| life.operations(GROUP));
-            admitted
-                .extend(operations.map(|operation| (Time(operation.admitted_us), Ru(operation.estimate))));
+            admitted.extend(admissions(&self.cluster.node_log(node))?);
         }
         Ok(Admitted::new(Time(self.begun_us), Rate::whole(RATE) + more, Ru::whole(RATE), admitted))
     }
+}
+
+/// What a node was admitted in the group under load, by its log. The cost of its operations is known before.
+fn admissions(log: &Path) -> Result<Vec<(Time, Ru)>, ClusterError> {
+    let lives = log::read(log).map_err(io("read a node's log"))?;
+    let operations = lives.iter().flat_map(|life| life.operations(GROUP));
+    Ok(operations.map(|operation| (Time(operation.admitted_us), Ru(operation.estimate))).collect())
 }
 
 impl Admitted {

@@ -97,15 +97,11 @@ impl Three for Pd {
         self.call("POST", "/resource-manager/api/v1/config/group", &group.to_string()).await.map(drop)
     }
 
-    fn node(&self, index: usize) -> Command {
+    fn node(&self, index: usize, log: &Path) -> Command {
         let mut command = Command::new(&self.node);
         command.arg(self.clients().collect::<Vec<_>>().join(",")).arg((index + 1).to_string()).arg(GROUP);
-        command.arg(self.log(index));
+        command.arg(log);
         command
-    }
-
-    fn log(&self, index: usize) -> PathBuf {
-        self.folder.join(format!("node-{index}.log"))
     }
 
     async fn kill(&mut self) -> Result<usize, ClusterError> {
