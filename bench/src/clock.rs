@@ -24,7 +24,16 @@ impl Stopwatch {
 
 /// CPU time of all threads of this process.
 pub fn process_cpu() -> Duration {
-    let now = clock_gettime(ClockId::ProcessCPUTime);
+    cpu(ClockId::ProcessCPUTime)
+}
+
+/// CPU time of the thread that asks.
+pub fn thread_cpu() -> Duration {
+    cpu(ClockId::ThreadCPUTime)
+}
+
+fn cpu(clock: ClockId) -> Duration {
+    let now = clock_gettime(clock);
     let nanos = u32::try_from(now.tv_nsec).unwrap_or(0);
     Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), nanos)
 }

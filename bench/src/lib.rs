@@ -140,6 +140,12 @@ pub const FAMILIES: &[Family] = &[
         run: durability::run,
     },
     Family {
+        name: "durability-cluster",
+        about: "the ledger of a cluster under load: the controller's share, that of etcd, and how late it is durable",
+        on_request: true,
+        run: durability::shared::run,
+    },
+    Family {
         name: "decision",
         about: "the controller's decision on one renewal, by number of clients and depth",
         on_request: false,

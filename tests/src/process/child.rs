@@ -58,13 +58,7 @@ impl Process {
     /// # Errors
     /// The kernel says nothing of it.
     pub fn processor_time(&self) -> Result<Duration, ClusterError> {
-        let path = format!("/proc/{}/stat", self.id());
-        let stat = fs::read_to_string(&path).map_err(io_error(format!("read {path}")))?;
-        // Behind the name, which may hold anything, come the state and then ten numbers before user and system time.
-        let after = stat.rsplit(')').next().unwrap_or_default();
-        let ticks: u64 =
-            after.split_whitespace().skip(11).take(2).filter_map(|word| word.parse::<u64>().ok()).sum();
-        Ok(Duration::from_millis(ticks * 1_000 / rustix::param::clock_ticks_per_second()))
+        processor_time(self.id())
     }
 
     /// How it ended, if it did.
@@ -170,6 +164,20 @@ impl Process {
             let _ = kill_process(pid, signal);
         }
     }
+}
+
+/// Processor time of all threads of a process since its start.
+///
+/// # Errors
+/// The kernel says nothing of it.
+pub fn processor_time(process: u32) -> Result<Duration, ClusterError> {
+    let path = format!("/proc/{process}/stat");
+    let stat = fs::read_to_string(&path).map_err(io_error(format!("read {path}")))?;
+    // Behind the name, which may hold anything, come the state and then ten numbers before user and system time.
+    let after = stat.rsplit(')').next().unwrap_or_default();
+    let ticks: u64 =
+        after.split_whitespace().skip(11).take(2).filter_map(|word| word.parse::<u64>().ok()).sum();
+    Ok(Duration::from_millis(ticks * 1_000 / rustix::param::clock_ticks_per_second()))
 }
 
 impl Drop for Process {

@@ -4,36 +4,35 @@
 //! Every row is one that was there before, as in a controller whose nodes are at work. The share is CPU time of the
 //! process over a period of a second; a commit waits for the disk besides.
 
+mod ledger;
+pub mod shared;
+
 use std::path::Path;
 use std::sync::Arc;
 
 use redb::{Database, Durability, TableDefinition};
-use tidegate_client::{Consumption, Ru, RuParts};
-use tidegate_controller::clock::Clock;
-use tidegate_controller::service::{RenewIn, ReportIn, Service, ServiceConfig};
+use tidegate_controller::service::ServiceConfig;
 use tidegate_controller::store::RedbStore;
 use tidegate_controller::store::records::{CONSUMPTION_BYTES, ledger_key};
 use tidegate_core::group::{ClientId, GroupId};
 
-use super::clock::{Stopwatch, process_cpu};
-use super::error::{BenchError, failed};
-use super::messages;
-use super::row::{Kind, MS, Mark, PERCENT, Row};
-use super::samples::Samples;
-use super::setting::Setting;
-use super::site::capped;
-use super::stock::Stock;
+use crate::clock::{Stopwatch, process_cpu};
+use crate::error::{BenchError, failed};
+use crate::row::{Kind, MS, Mark, PERCENT, Row};
+use crate::samples::Samples;
+use crate::setting::Setting;
+use ledger::{CLIENTS, GROUPS, Ledger};
 
-/// Nodes and groups; every node uses every group.
-const CLIENTS: usize = 100;
-const GROUPS: usize = 1_000;
 const ROWS: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("rows");
 
 /// Measures the family.
 pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
     let folder = tempfile::tempdir().map_err(failed("make a directory"))?;
     let clients = setting.size(CLIENTS, CLIENTS / 10);
-    let mut ledger = Ledger::start(&folder.path().join("store.redb"), clients)?;
+    let path = folder.path().join("store.redb");
+    ledger::stock(&path)?;
+    let store = RedbStore::open(&path).map_err(failed("open a store"))?;
+    let mut ledger = Ledger::start(Arc::new(store), ServiceConfig::default(), clients)?;
     let batch = Batch::start(&folder.path().join("rows.redb"), clients)?;
     // CPU share of a second in percent, and milliseconds of wall time.
     let (mut ours, mut theirs) = ((Vec::new(), Vec::new()), (Vec::new(), Vec::new()));
@@ -63,58 +62,6 @@ fn timed(work: impl FnOnce() -> Result<(), BenchError>) -> Result<(f64, f64), Be
     work()?;
     let cpu = process_cpu().saturating_sub(before);
     Ok((cpu.as_secs_f64() * 100.0, watch.elapsed().as_secs_f64() * 1e3))
-}
-
-/// A controller without listeners, and its nodes.
-struct Ledger {
-    service: Arc<Service>,
-    sessions: Vec<(ClientId, u64)>,
-    seq: u64,
-}
-
-impl Ledger {
-    fn start(path: &Path, clients: usize) -> Result<Self, BenchError> {
-        let groups = (0..GROUPS).map(|number| capped(messages::group_name(number), "100000"));
-        Stock { groups, tenants: Vec::new() }.fill(path)?;
-        let store = RedbStore::open(path).map_err(failed("open a store"))?;
-        let settings = ServiceConfig::default();
-        let service = Service::load(Arc::new(store), settings, Clock::start());
-        let service = Arc::new(service.map_err(failed("load a store"))?);
-        let mut sessions = Vec::new();
-        for number in 0..clients {
-            let session = service.leasing().hello(&format!("node-{number}"), 1, "bench");
-            let session = session.map_err(failed("say hello"))?;
-            sessions.push((session.client, session.session));
-        }
-        Ok(Self { service, sessions, seq: 0 })
-    }
-
-    /// Every node reports more of every group.
-    fn consume(&mut self) -> Result<(), BenchError> {
-        self.seq += 1;
-        let grown = i64::try_from(self.seq).unwrap_or(i64::MAX);
-        let total = Consumption {
-            charged: RuParts { cpu: Ru::whole(10 * grown), read: Ru::whole(4 * grown), ..RuParts::default() },
-            operations: 1_000 * self.seq,
-            ..Consumption::default()
-        };
-        for (client, session) in &self.sessions {
-            let reports = (0..GROUPS).map(|number| ReportIn {
-                group: messages::group_name(number),
-                incarnation: 0,
-                total: Ok(total.into()),
-                waited: Vec::new(),
-            });
-            let request = RenewIn { seq: self.seq, reports: reports.collect(), ..RenewIn::default() };
-            let renewed = self.service.leasing().renew(*client, *session, request);
-            renewed.map_err(|error| BenchError::Wrong(error.to_string()))?;
-        }
-        Ok(())
-    }
-
-    fn commit(&self) -> Result<(), BenchError> {
-        self.service.upkeep().flush().map_err(failed("commit the ledger"))
-    }
 }
 
 /// A table of as many rows.
