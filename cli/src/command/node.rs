@@ -26,6 +26,9 @@ use crate::view::{millis, ru_text};
 /// Between two interruptions of a node that is to end: what a person takes for at once, and no load.
 const INTERRUPTS_EVERY: Duration = Duration::from_millis(100);
 
+/// Longest wait for a lock of a database: SQLite counts in milliseconds, in 32 bits.
+const LONGEST_BUSY: Duration = Duration::from_millis(i32::MAX as u64);
+
 /// How to run.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -165,7 +168,7 @@ async fn statements(governor: &Arc<Governor>, args: &NodeArgs, output: Output) -
         Some(path) => Connection::open(path)?,
         None => Connection::open_in_memory()?,
     };
-    connection.busy_timeout(args.max_wait)?;
+    connection.busy_timeout(args.max_wait.min(LONGEST_BUSY))?;
     let (stopping, stop) = watch::channel(false);
     let (interrupt, parent) = (connection.get_interrupt_handle(), args.until_stdin_ends);
     let stopper = tokio::spawn(async move {
@@ -216,13 +219,13 @@ impl Statements {
         let mut failed = 0_usize;
         let mut transaction = Transaction::default();
         for sql in texts {
-            if transaction.leaves_out(&sql) {
+            let is_inside = !self.connection.is_autocommit();
+            if transaction.leaves_out(&sql, is_inside) {
                 failed = failed.saturating_add(1);
                 let line = not_run(sql, &self.who, 0, "not run: its transaction was rolled back".to_owned());
                 unless_unread(show(&line, self.output))?;
                 continue;
             }
-            let is_inside = !self.connection.is_autocommit();
             let operation = [Statement::new(&sql, [])];
             let admission = async {
                 tokio::select! {
@@ -245,10 +248,8 @@ impl Statements {
             };
             if !line.error.is_empty() {
                 failed = failed.saturating_add(1);
-                if is_inside {
-                    self.roll_back()?;
-                    transaction.lose(&line.sql);
-                }
+                self.roll_back()?;
+                transaction.lose(&line.sql, is_inside);
             }
             unless_unread(show(&line, self.output))?;
         }
@@ -329,5 +330,24 @@ fn show(line: &Line, output: Output) -> Result<(), CliError> {
         print(&format!("{sql}\n  failed: {}; {cost}", line.error))
     } else {
         print(&format!("{sql}\n  failed: {}, {waited}", line.error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A second process under the identity of the first would end it, and a journal belongs to one identity.
+    #[test]
+    fn an_identity_is_the_same_with_a_journal_only_and_fits_whatever_it_is_below() {
+        let process = format!("-{}", std::process::id());
+        let kept = own_identity(None, true);
+        let host = kept.strip_prefix("sql-node-").unwrap();
+        assert!(!kept.ends_with(&process) && host.len() <= LONGEST_HOST, "{kept}");
+        assert_eq!(own_identity(None, false), format!("{kept}{process}"));
+        assert_eq!(own_identity(Some("till"), true), format!("till.{host}"));
+        assert_eq!(own_identity(Some("till"), false), format!("till.{host}{process}"));
+        let long = "n".repeat(LONGEST_ID - 1 - process.len());
+        assert_eq!(own_identity(Some(&long), false), format!("{long}.{process}"));
     }
 }
