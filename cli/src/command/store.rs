@@ -13,7 +13,7 @@ use tidegate_controller::restore::{CopyError, Over, backup, restore, whole};
 use tidegate_controller::store::{Draft, Row, Table as Rows};
 use tidegate_proto::v1;
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::sleep;
 
 use crate::args::Global;
 use crate::command::controller::{STORE, own_folder};
@@ -136,35 +136,12 @@ async fn run_backup(args: BackupArgs, global: &Global) -> Result<(), CliError> {
 async fn receive(file: PathBuf, replace: bool, global: &Global) -> Result<Checked, CliError> {
     // A name that cannot be had is said before the controller has any work with it.
     let begun = file.clone();
-    let mut draft = blocking(move || Ok(Draft::begin(&begun, replace)?)).await?;
+    let draft = blocking(move || Ok(Draft::begin(&begun, replace)?)).await?;
     let admin = global.admin().await?;
     let request = v1::BackupRequest {};
     let mut parts = admin.calls().backup(request).await.map_err(admin.failed())?.into_inner();
-    loop {
-        let waited = timeout(PART_WITHIN, parts.message()).await;
-        let cut = |reason: String| CliError::Refused(format!("{}: no backup: {reason}", file.display()));
-        let part = waited
-            .map_err(|_| cut(format!("the controller sent nothing for {} s", PART_WITHIN.as_secs())))?
-            .map_err(admin.failed())?;
-        let part =
-            part.ok_or_else(|| cut("the controller broke off; is it stopping? try again".to_owned()))?;
-        if part.last {
-            // The mark of a clean stop is never there while a controller runs.
-            if part.rows_in_all != draft.rows() {
-                let (had, sent) = (draft.rows(), part.rows_in_all);
-                return Err(cut(format!("{had} of {sent} rows arrived; try again")));
-            }
-            break;
-        }
-        let rows: Result<Vec<Row>, CliError> =
-            part.rows.into_iter().map(|row| decoded(row, admin.endpoint())).collect();
-        let rows = rows?;
-        draft = blocking(move || {
-            draft.put(&rows)?;
-            Ok(draft)
-        })
-        .await?;
-    }
+    let next = async || parts.message().await.map_err(admin.failed());
+    let draft = filled(draft, &file, admin.endpoint(), next, sleep).await?;
     // Damage in a copy is damage in the store.
     let named = PathBuf::from(format!("the store of {}", admin.endpoint()));
     blocking(move || {
@@ -176,6 +153,44 @@ async fn receive(file: PathBuf, replace: bool, global: &Global) -> Result<Checke
         Ok(checked)
     })
     .await
+}
+
+/// Puts into `draft` each part that `next` gives, up to the last one; `wait` completes when it took too long.
+async fn filled<W: Future<Output = ()>>(
+    mut draft: Draft,
+    file: &Path,
+    endpoint: &str,
+    mut next: impl AsyncFnMut() -> Result<Option<v1::BackupPart>, CliError>,
+    wait: impl Fn(Duration) -> W,
+) -> Result<Draft, CliError> {
+    let cut = |reason: String| CliError::Refused(format!("{}: no backup: {reason}", file.display()));
+    loop {
+        let part = tokio::select! {
+            biased;
+            part = next() => part?,
+            () = wait(PART_WITHIN) => {
+                return Err(cut(format!("the controller sent nothing for {} s", PART_WITHIN.as_secs())));
+            }
+        };
+        let part =
+            part.ok_or_else(|| cut("the controller broke off; is it stopping? try again".to_owned()))?;
+        if part.last {
+            // The mark of a clean stop is never there while a controller runs.
+            if part.rows_in_all != draft.rows() {
+                let (had, sent) = (draft.rows(), part.rows_in_all);
+                return Err(cut(format!("{had} of {sent} rows arrived; try again")));
+            }
+            return Ok(draft);
+        }
+        let rows: Result<Vec<Row>, CliError> =
+            part.rows.into_iter().map(|row| decoded(row, endpoint)).collect();
+        let rows = rows?;
+        draft = blocking(move || {
+            draft.put(&rows)?;
+            Ok(draft)
+        })
+        .await?;
+    }
 }
 
 fn decoded(row: v1::StoreRow, endpoint: &str) -> Result<Row, CliError> {
@@ -254,4 +269,68 @@ async fn blocking<T: Send + 'static>(
         reason: error.to_string(),
     })?;
     done.map_err(|error| CliError::Refused(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    fn part(table: &str, keys: &[&str]) -> v1::BackupPart {
+        let row = |key: &&str| v1::StoreRow {
+            table: table.to_owned(),
+            key: key.as_bytes().to_vec(),
+            value: b"v".to_vec(),
+        };
+        v1::BackupPart { rows: keys.iter().map(row).collect(), ..v1::BackupPart::default() }
+    }
+
+    fn last(rows_in_all: u64) -> v1::BackupPart {
+        v1::BackupPart { last: true, rows_in_all, ..v1::BackupPart::default() }
+    }
+
+    /// A large store, or a slow link, takes longer than the longest silence.
+    #[tokio::test]
+    async fn each_part_of_a_backup_has_its_own_time_and_a_stream_that_is_cut_is_no_backup() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("backup.redb");
+        let meta = Rows::Meta.name();
+        for (parts, told) in [
+            (vec![part(meta, &["a", "b"]), part(meta, &[]), part(meta, &["c"]), last(3)], ""),
+            (vec![last(0)], ""),
+            (vec![part(meta, &["a"]), last(2)], "1 of 2 rows arrived; try again"),
+            (vec![part(meta, &["a", "b"]), last(1)], "2 of 1 rows arrived; try again"),
+            (vec![part(meta, &["a"])], "the controller broke off; is it stopping? try again"),
+            (vec![part("moods", &["a"]), last(1)], "a table moods, which this version does not know"),
+        ] {
+            let (mut asked, waits) = (0, RefCell::new(Vec::new()));
+            let rows: usize = parts.iter().map(|part| part.rows.len()).sum();
+            let mut parts = parts.into_iter();
+            let wait = |span| {
+                waits.borrow_mut().push(span);
+                pending()
+            };
+            let next = async || {
+                asked += 1;
+                // So that the time is looked at, too.
+                tokio::task::yield_now().await;
+                Ok(parts.next())
+            };
+            let draft = Draft::begin(&file, false).unwrap();
+            let filled = filled(draft, &file, "http://c", next, wait).await;
+            match filled {
+                Ok(draft) => assert_eq!((draft.rows(), told), (rows as u64, "")),
+                Err(error) => assert!(!told.is_empty() && error.to_string().contains(told), "{error}"),
+            }
+            let waits = waits.into_inner();
+            assert!(waits.len() == asked && waits.iter().all(|span| *span == PART_WITHIN), "{waits:?}");
+        }
+        let draft = Draft::begin(&file, false).unwrap();
+        let never = async || pending().await;
+        let error = filled(draft, &file, "http://c", never, |_| ready(())).await.err().unwrap().to_string();
+        assert!(error.ends_with("backup.redb: no backup: the controller sent nothing for 60 s"), "{error}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left of them");
+    }
 }

@@ -127,6 +127,29 @@ mod tests {
     }
 
     #[test]
+    fn rows_that_triggers_and_cascades_change_are_writes_of_the_statement() {
+        let connection = Connection::open_in_memory().unwrap();
+        let text = "pragma foreign_keys = on; create table p(id integer primary key);
+                    create table c(p references p on delete cascade); create table log(what);
+                    create trigger logs after insert on p begin insert into log values (new.id), (0); end";
+        connection.execute_batch(text).unwrap();
+        for (sql, changed) in [
+            ("insert into p values (1)", 3),
+            ("insert into c values (1), (1), (1), (1)", 4),
+            ("delete from p where id = 9", 0),
+            ("delete from p", 5),
+            ("delete from p", 0),
+        ] {
+            let (done, measured) = run(&connection, &Statement::new(sql, []));
+            done.unwrap();
+            let usage = measured.usage;
+            assert_eq!((measured.changed, usage.write_requests), (changed, changed), "{sql}");
+            assert_eq!(usage.write_batches, u64::from(changed > 0), "{sql}");
+            assert!((usage.write_bytes >= usage.net_in_bytes) == (changed > 0), "{sql}: {usage:?}");
+        }
+    }
+
+    #[test]
     fn a_failed_statement_is_measured() {
         let connection = Connection::open_in_memory().unwrap();
         let (done, measured) = run(&connection, &Statement::new("select * from nowhere", []));

@@ -270,6 +270,22 @@ fn a_question_that_makes_no_replay_says_what_to_give() {
         let error = support::err(&run);
         assert!(run.status.code() == Some(2) && error.contains(said), "{text:?} {more:?}: {error}");
     }
-    let run = support::run(&["lab", "what-if", "--set", "rate=5"]);
-    assert!(support::err(&run).contains("--group is missing"), "{run:?}");
+    let log = "::1 - - [10/Oct/2000:13:55:37 -0700] \"GET / HTTP/1.1\" 200 1\n";
+    std::fs::write(&path, log).unwrap();
+    for cost in ["0", "-1", "much"] {
+        let cost = format!("--request-cost={cost}");
+        let run = support::run(&["lab", "what-if", "--from", file, "--set", "rate=5", &cost]);
+        assert!(run.status.code() == Some(2) && support::err(&run).contains("--request-cost \""), "{cost}");
+    }
+    for (more, said) in [
+        (&[][..], "--group is missing"),
+        (&["--group", "shop", "--every", "1m"], "--recorded and --every are of a file"),
+        (&["--group", "shop", "--recorded", "rate=5"], "--recorded and --every are of a file"),
+        (&["--group", "shop", "--last", "0s"], "--last: \"0s\" is no time"),
+        (&["--group", "shop", "--patience", "0s"], "--patience: \"0s\" is no time"),
+    ] {
+        let run = support::run(&[&["lab", "what-if", "--set", "rate=5"], more].concat());
+        let error = support::err(&run);
+        assert!(run.status.code() == Some(2) && error.contains(said), "{more:?}: {error}");
+    }
 }

@@ -82,9 +82,32 @@ mod tests {
                    10.0.0.1 - - [10/Oct/2000:13:55:37 -0700] \"POST / HTTP/1.1\" 404 0 \"-\" \"-\"\n";
         assert!(is_one(&lines(log)[0]));
         let counted = read(&lines(log), Ru::whole(2)).unwrap();
-        let seen: Vec<_> =
-            counted.iter().map(|c| (c.start.0 / 1_000_000, c.charged, c.operations, c.refused)).collect();
-        assert_eq!(seen, [(971_211_336, 0, 0, 1), (971_211_337, 4_000_000, 2, 1)]);
+        let second = |second: u64, charged, operations, refused| Counted {
+            start: Time(second * 1_000_000),
+            length: Span::secs(1),
+            charged,
+            operations,
+            refused,
+        };
+        assert_eq!(counted, [second(971_211_336, 0, 0, 1), second(971_211_337, 4_000_000, 2, 1)]);
+    }
+
+    /// A line that is taken for none of a log makes the whole file one of CSV, or a mistake.
+    #[test]
+    fn a_request_ends_at_the_quote_that_no_backslash_escapes() {
+        for (request, status) in [
+            ("", Some("200")),
+            (r"GET /\\", Some("200")),
+            (r#"GET /\""#, Some("200")),
+            (r#"GET /\\\""#, Some("200")),
+            (r"GET /\\\\ ", Some("200")),
+            (r"\x16\x03\\", Some("200")),
+            (r#"a\\" 404 "b"#, Some("404")),
+            (r"GET /\\\", None),
+        ] {
+            let line = format!("::1 - - [10/Oct/2000:13:55:37 -0700] \"{request}\" 200 1");
+            assert_eq!(parts(&line).map(|(_, status)| status), status, "{line}");
+        }
     }
 
     #[test]

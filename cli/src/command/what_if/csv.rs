@@ -210,6 +210,13 @@ mod tests {
         let (counted, _) = of("time,ru,length_s,operations\n5,1,30,7\n", None).unwrap();
         assert_eq!((counted[0].length, counted[0].operations), (Span::secs(30), 7));
         assert_eq!(of("time,ru\n5,1\n", Some(Span::secs(9))).unwrap().0[0].length, Span::secs(9));
+        // Each at its bound; a quote in quotes is doubled, and what is finer than a microsecond is cut.
+        let text = "\"a \"\"b\"\", c\",length_s,time,ru\n,86400,0.123456789,0\n\"x\"\"\",1,100000000000,1000000000000\n";
+        let (counted, ignored) = of(text, None).unwrap();
+        let seen: Vec<_> = counted.iter().map(|c| (c.start.0, c.length, c.charged)).collect();
+        let bounds = (100_000_000_000_000_000, Span::secs(1), 1_000_000_000_000_000_000);
+        assert_eq!(seen, [(123_456, Span::secs(86_400), 0), bounds]);
+        assert_eq!(ignored, [r#""a \"b\", c""#]);
     }
 
     #[test]
@@ -231,7 +238,14 @@ mod tests {
             ("time,ru\n60,1\n\n60,1\n", "line 4: its time 60 is not after 60"),
             ("time,ru\n120,1\n60,1\n", "line 3: its time 60 is not after 120"),
             ("time,ru\n120,1\n", "one line does not say how long"),
+            ("time,ru\n100000000001,1\n", "line 2: time: 100000000001 is too late to be seconds"),
+            ("time,ru\n1.1234567891,1\n", "line 2: time: \"1.1234567891\" is no time"),
+            ("time,ru\n.5,1\n", "line 2: time: \".5\" is no time"),
             ("time,ru,length_s\n120,1,0\n", "line 2: length_s: 0 is out of range"),
+            ("time,ru,length_s\n120,1,86401\n", "line 2: length_s: 86401 is out of range"),
+            ("time,ru,length_s\n120,1,\n", "line 2: length_s: 0 is out of range"),
+            ("ru,time,time\n1,2,3\n", "line 1: two columns are \"time\""),
+            ("time,ru,throttled\n120,1,1.5\n", "line 2: refused: \"1.5\" is no count"),
             ("time,ru,operations\n120,1,-2\n", "line 2: operations: \"-2\" is no count"),
             (
                 "time,ru,length_s\n60,1,61\n120,1,1\n",

@@ -77,6 +77,13 @@ mod tests {
         }
         assert_eq!(of_log("29/Feb/2000:13:34:56 +0100"), Some(951_827_696));
         assert_eq!(of_log("29/Feb/2000:07:04:56 -0530"), Some(951_827_696));
+        for (number, month) in (1..).zip(MONTHS) {
+            let of = iso(&format!("2026-{number:02}-01T23:59:58Z"));
+            assert!(of.is_some() && of_log(&format!("01/{month}/2026:23:59:58 +0000")) == of, "{month}");
+        }
+        // A leap second is the one behind it, and a zone may be the whole day but a minute away.
+        assert_eq!(iso("2016-12-31T23:59:60"), Some(1_483_228_800));
+        assert_eq!(of_log("31/Dec/2016:23:59:60 +2359"), Some(1_483_228_800 - 86_340));
     }
 
     #[test]
@@ -86,13 +93,26 @@ mod tests {
             "2001-13-01T00:00:00Z",
             "2001-1-01T00:00:00Z",
             "2001-01-01T24:00:00Z",
+            "2001-01-01T00:60:00Z",
+            "2001-01-01T00:00:61Z",
+            "2001-01-01T00:00:00:00Z",
+            "2001-01-01-01T00:00:00Z",
+            "2001-00-01T00:00:00Z",
             "2001-01-01",
             "1969-12-31T23:59:59Z",
             "",
         ] {
             assert_eq!(iso(text), None, "{text}");
         }
-        for text in ["29/Feb/2001:00:00:00 +0000", "01/Foo/2001:00:00:00 +0000", "01/Jan/2001:00:00:00"] {
+        for text in [
+            "29/Feb/2001:00:00:00 +0000",
+            "01/Foo/2001:00:00:00 +0000",
+            "01/Jan/2001:00:00:00",
+            "01/Jan/2001:00:00:00 0000",
+            "01/Jan/2001:00:00:00 +2400",
+            "01/Jan/2001:00:00:00 -0060",
+            "01/Jan/1970:00:00:00 +0001",
+        ] {
             assert_eq!(of_log(text), None, "{text}");
         }
     }
