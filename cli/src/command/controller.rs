@@ -11,7 +11,7 @@ use tidegate_controller::{Config, Controller, Member};
 use tracing_subscriber::EnvFilter;
 
 use crate::error::{CliError, listed};
-use crate::output::print;
+use crate::output::{print, unless_unread};
 use crate::stop;
 
 /// Name of the store in the data directory.
@@ -239,7 +239,7 @@ pub(crate) async fn run(args: ControllerArgs) -> Result<(), CliError> {
     let config = config(&args)?;
     start_log(args.log_format)?;
     let scheme = if config.tls.is_some() { "https" } else { "http" };
-    let show = |grpc, rest| print(&format!("grpc {scheme}://{grpc}\nrest {scheme}://{rest}"));
+    let show = |grpc, rest| unless_unread(print(&format!("grpc {scheme}://{grpc}\nrest {scheme}://{rest}")));
     let ends = args.until_stdin_ends;
     if config.cluster.is_some() {
         let member = Member::start(config).await.map_err(refused)?;

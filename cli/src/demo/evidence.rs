@@ -171,6 +171,25 @@ mod tests {
     }
 
     #[test]
+    fn the_dearest_templates_come_first_each_by_its_group() {
+        let mut evidence = Evidence::default();
+        let [one, two] = ["00000000000000ff", "0000000000000001"];
+        evidence.add(&format!("S 1 shop 0 9 {one}:4,{two}:5\nS 2 batch 3 7 {one}:7\n")).unwrap();
+        evidence.add(&format!("S 3 shop -5 6 {one}:6\nR 4 trial 1\nA 5 shop 1 200\nA 6 shop 1 0\n")).unwrap();
+        let row = |fingerprint, group: &str, ru, runs| (fingerprint, group.to_owned(), ru, runs);
+        let rows = [row(255, "shop", 10, 2), row(255, "batch", 7, 1), row(1, "shop", 5, 1)];
+        assert_eq!(evidence.top_templates(9), rows);
+        assert_eq!(evidence.top_templates(2), rows[..2]);
+        let largest = ["shop", "batch", "none"].map(|group| evidence.largest_surcharge(group).0);
+        assert_eq!(largest, [0, 3, 0], "what another group cost above its estimate is not one's own");
+        assert_eq!(evidence.admitted(), [5, 6]);
+        let shop = evidence.group("shop");
+        assert_eq!((shop.admitted, shop.refused, shop.charged_micro_ru), (2, 0, 15));
+        assert_eq!((shop.wait_us(0.5), shop.wait_us(1.0)), (0, 200));
+        assert_eq!((evidence.group("trial").refused, evidence.group("trial").admitted), (1, 0));
+    }
+
+    #[test]
     fn a_broken_line_within_a_log_is_an_error() {
         let error = Evidence::default().add("A 10 shop 70 0\nnonsense\nA 11 shop 1 0\n").unwrap_err();
         assert!(error.contains("line 2"), "{error}");

@@ -130,7 +130,9 @@ fn a_node_that_is_interrupted_ends_and_what_ran_is_charged_once() {
         )
     };
     // In one group the second statement waits for longer than any test, in the other one it runs for longer.
-    for (group, user, second) in [("slow", "sue", "2"), ("fast", "fay", "1000000000000")] {
+    for (group, user, second, signal) in
+        [("slow", "sue", "2", Signal::TERM), ("fast", "fay", "1000000000000", Signal::INT)]
+    {
         controller.ok(&["bind", "add", group, "--user", user]);
         std::fs::write(&script, [count("400000"), count(second), count("3")].concat()).unwrap();
         let mut command = tidegate();
@@ -140,7 +142,7 @@ fn a_node_that_is_interrupted_ends_and_what_ran_is_charged_once() {
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(node.stdout.take().unwrap()).lines();
         let first: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
-        kill_process(Pid::from_child(&node), Signal::TERM).unwrap();
+        kill_process(Pid::from_child(&node), signal).unwrap();
         let rest: Vec<Value> = lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
         let output = node.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{group}");

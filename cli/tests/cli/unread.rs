@@ -1,8 +1,9 @@
 //! Commands whose output nobody reads any more: their work is done, and their status is what it is.
 
-use std::io::pipe;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _, pipe};
+use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::{Child, Output, Stdio};
 
 use rusqlite::Connection;
 use serde_json::json;
@@ -50,6 +51,55 @@ fn a_node_runs_all_statements_although_nobody_reads_what_they_cost() {
         connection.query_row("select count(*) from t", [], |row| row.get(0)).unwrap()
     };
     assert_eq!(rows(&database), 2);
+}
+
+/// Where they listen may stand in their settings: that nobody reads it is no reason to end.
+fn serving(arguments: &[&str]) -> Child {
+    let (reader, writer) = pipe().unwrap();
+    drop(reader);
+    let mut command = tidegate();
+    command.args(arguments).args(["--log-format", "json", "--until-stdin-ends"]).env("TIDEGATE_LOG", "info");
+    command.stdin(Stdio::piped()).stdout(writer).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+#[test]
+fn a_controller_serves_although_nobody_reads_where_and_ends_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().to_str().unwrap();
+    let mut child =
+        serving(&["controller", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", data]);
+    drop(child.stdin.take());
+    let output = child.wait_with_output().unwrap();
+    let log = err(&output);
+    assert!(output.status.success(), "{log}");
+    assert!(log.contains("controller started") && log.contains("controller stopped"), "{log}");
+}
+
+#[test]
+fn a_gateway_serves_although_nobody_reads_where() {
+    let controller = Controller::start();
+    // Nothing listens there.
+    let upstream = ["--upstream", "postgres://127.0.0.1:1", "--listen", "127.0.0.1:0"];
+    let begin = ["gateway", "--controller", &controller.endpoint, "--metrics", "127.0.0.1:0"];
+    let mut gateway = serving(&[&begin[..], &upstream, &upstream].concat());
+    let log = BufReader::new(gateway.stderr.take().unwrap()).lines();
+    let address = |line: String| {
+        let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let fields = &line["fields"];
+        (fields["message"] == "listening").then(|| fields["address"].as_str().unwrap().to_owned())
+    };
+    let mut addresses = log.map(Result::unwrap).filter_map(address);
+    let addresses = [addresses.next().unwrap(), addresses.next().unwrap()];
+    // Whether there is TLS: a question of clients that needs no database.
+    for turn in 0..100 {
+        let mut stream = TcpStream::connect(&addresses[turn % 2]).unwrap();
+        stream.write_all(&[0, 0, 0, 8, 4, 210, 22, 47]).unwrap();
+        let mut answer = [0];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, *b"N");
+    }
+    drop(gateway.stdin.take());
+    assert!(gateway.wait().unwrap().success());
 }
 
 #[test]

@@ -10,7 +10,7 @@ use tidegate_gateway::{Gateway, StartError, Upstream, raise_descriptor_limit};
 use super::controller::{LogFormat, start_log};
 use crate::args::Global;
 use crate::error::CliError;
-use crate::output::print;
+use crate::output::{print, unless_unread};
 use crate::stop;
 use settings::Settings;
 
@@ -59,10 +59,10 @@ pub(crate) async fn run(args: GatewayArgs, global: &Global) -> Result<(), CliErr
     let scheme = if is_secure { "https" } else { "http" };
     let gateway = Gateway::start(config).await.map_err(refused)?;
     for (address, upstream) in gateway.addresses.iter().zip(&upstreams) {
-        print(&format!("{address} to {upstream}"))?;
+        unless_unread(print(&format!("{address} to {upstream}")))?;
     }
     if let Some(address) = gateway.metrics_address {
-        print(&format!("{scheme}://{address}/metrics"))?;
+        unless_unread(print(&format!("{scheme}://{address}/metrics")))?;
     }
     stop::requested(args.until_stdin_ends).await?;
     let unconfirmed = gateway.shutdown().await;
