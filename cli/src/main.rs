@@ -30,6 +30,7 @@ mod table;
 mod terminal;
 mod token;
 mod top;
+mod unconfirmed;
 mod view;
 
 use std::process::ExitCode;

@@ -18,9 +18,10 @@ use crate::demo::worker;
 use crate::endpoints;
 use crate::error::CliError;
 use crate::node::{AdmissionLog, Governor, NotRun, Ran, Transaction};
-use crate::output::{Output, print, unless_unread};
+use crate::output::{Output, note, print, unless_unread};
 use crate::sql::{Statement, read, split};
 use crate::stop;
+use crate::unconfirmed;
 use crate::view::{millis, ru_text};
 
 /// Between two interruptions of a node that is to end: what a person takes for at once, and no load.
@@ -145,14 +146,11 @@ pub(crate) async fn run(args: NodeArgs, global: &Global) -> Result<(), CliError>
     if let Some(path) = &args.final_counters {
         last.write(path)?;
     }
-    done?;
-    if !last.unconfirmed.is_empty() && args.journal.is_none() {
-        return Err(CliError::Process {
-            what: "the controller did not confirm".to_owned(),
-            reason: format!("{}; it may not be accounted for", last.unconfirmed.join(", ")),
-        });
+    let confirmed = unconfirmed::check(&last.unconfirmed, args.journal.is_some());
+    if let (Err(_), Err(lost)) = (&done, &confirmed) {
+        note(&format!("tidegate: {lost}"));
     }
-    Ok(())
+    done.and(confirmed)
 }
 
 /// Runs the statements one after the other; it tries all of them, and reports refused or failed ones at the end.

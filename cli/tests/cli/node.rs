@@ -112,7 +112,11 @@ fn what_a_demoted_statement_cost_is_known_to_the_group_that_was_asked() {
             (paid.clone().count(), paid.map(|line| micro(line, "charged_micro_ru")).sum::<i64>());
         let usage = controller.json(&["usage", group]);
         let total = |name: &str| usage[0]["total"][name].as_i64().unwrap_or_default();
-        assert_eq!((total("operations"), total("total_micro_ru")), (count as i64, sum), "{usage}");
+        assert_eq!(
+            (total("operations"), total("total_micro_ru")),
+            (i64::try_from(count).unwrap(), sum),
+            "{usage}"
+        );
     }
 }
 

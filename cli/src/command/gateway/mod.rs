@@ -12,6 +12,7 @@ use crate::args::Global;
 use crate::error::CliError;
 use crate::output::{print, unless_unread};
 use crate::stop;
+use crate::unconfirmed;
 use settings::Settings;
 
 /// How to run.
@@ -55,6 +56,7 @@ pub(crate) async fn run(args: GatewayArgs, global: &Global) -> Result<(), CliErr
     }
     let upstreams: Vec<Upstream> =
         config.listeners.iter().map(|listener| listener.upstream.clone()).collect();
+    let has_journal = config.journal.is_some();
     let is_secure = config.metrics.as_ref().is_some_and(|page| page.certificate.is_some());
     let scheme = if is_secure { "https" } else { "http" };
     let gateway = Gateway::start(config).await.map_err(refused)?;
@@ -65,14 +67,10 @@ pub(crate) async fn run(args: GatewayArgs, global: &Global) -> Result<(), CliErr
         unless_unread(print(&format!("{scheme}://{address}/metrics")))?;
     }
     stop::requested(args.until_stdin_ends).await?;
-    let unconfirmed = gateway.shutdown().await;
-    if unconfirmed.is_empty() {
-        return Ok(());
-    }
+    let left = gateway.shutdown().await;
     let reports: Vec<String> =
-        unconfirmed.iter().map(|report| format!("{} in group {}", report.ru, report.group)).collect();
-    let what = "the controller did not confirm".to_owned();
-    Err(CliError::Process { what, reason: format!("{}; it may not be accounted for", reports.join(", ")) })
+        left.iter().map(|report| format!("{} in group {}", report.ru, report.group)).collect();
+    unconfirmed::check(&reports, has_journal)
 }
 
 /// Settings that no gateway can have are a mistake in how it was called.
