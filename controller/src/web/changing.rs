@@ -68,7 +68,7 @@ pub(super) async fn delete(
                 // At the revision that is there now: to delete it all the same is a decision.
                 let revision = calls.group(&name)?.group.revision;
                 let page = removal(&name, revision, to, Some(&error.to_string()), &visitor.viewer);
-                Ok((StatusCode::CONFLICT, reply::page(page)).into_response())
+                Ok((reply::status_of_form(&error, StatusCode::CONFLICT), reply::page(page)).into_response())
             }
         }
     })

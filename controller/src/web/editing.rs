@@ -144,7 +144,7 @@ pub(super) async fn create(
         let base = v1::Group { name: sent.name().to_owned(), ..v1::Group::default() };
         let group = match typed::definition(&base, &sent.values) {
             Ok(group) => group,
-            Err(faults) => return Ok(unsaved(visitor, None, &sent, faults)),
+            Err(faults) => return Ok(misspelt(visitor, None, &sent, faults)),
         };
         if sent.button != Button::Save {
             let effect = effect(web, visitor, None, &group, 0);
@@ -153,7 +153,7 @@ pub(super) async fn create(
         }
         match web.service.definitions().create_group(&visitor.actor(), &group, false) {
             Ok(made) => Ok(reply::on_to(Link::group(&made.group.name))),
-            Err(error) => Ok(unsaved(visitor, None, &sent, typed::faults(&error))),
+            Err(error) => Ok(unsaved(visitor, None, &sent, &error)),
         }
     })
     .await
@@ -172,7 +172,7 @@ pub(super) async fn alter(
         let name = before.name.as_str();
         let group = match typed::definition(&before, &sent.values) {
             Ok(group) => group,
-            Err(faults) => return Ok(unsaved(visitor, Some(name), &sent, faults)),
+            Err(faults) => return Ok(misspelt(visitor, Some(name), &sent, faults)),
         };
         if let Button::Check | Button::Replay = sent.button {
             let effect = effect(web, visitor, Some(&before), &group, sent.revision);
@@ -196,18 +196,31 @@ pub(super) async fn alter(
         match done {
             Ok(link) => Ok(reply::on_to(link)),
             Err(AdminError::Revision { .. }) => Ok(conflict(web, visitor, &before, &group, &sent)),
-            Err(error) => Ok(unsaved(visitor, Some(name), &sent, typed::faults(&error))),
+            Err(error) => Ok(unsaved(visitor, Some(name), &sent, &error)),
         }
     })
     .await
 }
 
-/// The form again, with what was typed and what is wrong with it.
-fn unsaved(visitor: &Visitor, group: Option<&str>, sent: &Sent, faults: Vec<(String, String)>) -> Response {
+/// The form again, with what was typed and why it was not saved.
+fn unsaved(visitor: &Visitor, group: Option<&str>, sent: &Sent, error: &AdminError) -> Response {
+    let status = reply::status_of_form(error, StatusCode::BAD_REQUEST);
+    (status, with_faults(visitor, group, sent, typed::faults(error))).into_response()
+}
+
+/// The form again, with what was typed and what of it cannot be read.
+fn misspelt(visitor: &Visitor, group: Option<&str>, sent: &Sent, faults: Vec<(String, String)>) -> Response {
+    (StatusCode::BAD_REQUEST, with_faults(visitor, group, sent, faults)).into_response()
+}
+
+fn with_faults(
+    visitor: &Visitor,
+    group: Option<&str>,
+    sent: &Sent,
+    faults: Vec<(String, String)>,
+) -> Response {
     let effect = Effect { faults, ..Effect::default() };
-    let page =
-        sent.page(visitor, group, sent.revision, Beside { effect: Some(&effect), ..Beside::default() });
-    (StatusCode::BAD_REQUEST, page).into_response()
+    sent.page(visitor, group, sent.revision, Beside { effect: Some(&effect), ..Beside::default() })
 }
 
 /// The form again after somebody else has changed the group: with what was typed, at the revision that is there now, so

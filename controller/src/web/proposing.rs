@@ -89,7 +89,7 @@ pub(super) async fn decide(
             Ok(()) => Ok(reply::on_to(Link::group(&name))),
             Err(error) => {
                 let page = page(web, visitor, &name, Some(&error.to_string()))?;
-                Ok((StatusCode::CONFLICT, page).into_response())
+                Ok((reply::status_of_form(&error, StatusCode::CONFLICT), page).into_response())
             }
         }
     })

@@ -47,7 +47,21 @@ pub(super) fn on_to(link: impl ToString) -> Response {
 
 /// A refusal as a page.
 pub(super) fn refused(error: &AdminError, viewer: &Viewer) -> Response {
-    let (status, title) = match error.kind() {
+    let (status, title) = said_as(error);
+    (status, page(frame::error(title, &error.to_string(), Some(viewer)))).into_response()
+}
+
+/// The status of a form that is shown again because of an error: `usual`, unless nothing is wrong with the form.
+pub(super) fn status_of_form(error: &AdminError, usual: StatusCode) -> StatusCode {
+    match error.kind() {
+        ErrorKind::Unavailable | ErrorKind::Internal => said_as(error).0,
+        _ => usual,
+    }
+}
+
+/// The status and the title of an error.
+fn said_as(error: &AdminError) -> (StatusCode, &'static str) {
+    match error.kind() {
         ErrorKind::Invalid => (StatusCode::BAD_REQUEST, "This cannot be"),
         ErrorKind::NotFound => (StatusCode::NOT_FOUND, "Not here"),
         ErrorKind::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "Not now"),
@@ -57,6 +71,5 @@ pub(super) fn refused(error: &AdminError, viewer: &Viewer) -> Response {
         | ErrorKind::Refused
         | ErrorKind::Full
         | ErrorKind::Revision => (StatusCode::CONFLICT, "Refused"),
-    };
-    (status, page(frame::error(title, &error.to_string(), Some(viewer)))).into_response()
+    }
 }

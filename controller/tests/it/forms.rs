@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_controller::Controller;
 use tidegate_controller::clock::Clock;
+use tidegate_controller::store::Store;
 use tidegate_proto::v1;
 
 use super::console::Browser;
-use super::support::{Lab, MemoryStore, actor, config, group, tell};
+use super::support::{Faulty, Lab, MemoryStore, actor, config, group, tell};
 
 #[tokio::test]
 async fn a_binding_that_was_moved_since_its_page_was_opened_is_not_taken_away() {
@@ -205,4 +206,45 @@ async fn who_lowers_a_limit_is_told_in_how_many_minutes_more_was_used() {
         assert!(page.status == 200 && !page.text.contains("minutes with use"), "{rate}: {page:?}");
     }
     running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_form_that_cannot_be_stored_comes_back_with_the_reason_and_is_not_called_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(Faulty::over(Arc::new(MemoryStore::default())));
+    let running = Controller::start_with(config(&folder), Arc::clone(&store) as Arc<dyn Store>);
+    let lab = Lab { folder, running: running.await.unwrap() };
+    lab.group("web", "10").await;
+    let definitions = lab.running.service().definitions();
+    let mask = ["ru_per_sec".to_owned()];
+    let proposed = definitions.put_proposal(&actor(), &group("web", "7"), &mask, 0).unwrap();
+    let id = proposed.id.to_string();
+    let before = definitions.group("web").unwrap().group;
+    let revision = before.revision.to_string();
+    let mut browser = Browser::at(&lab.running);
+    browser.get("/console/groups/new").await;
+    store.fill(true);
+    let typed = [("ru_per_sec", "5"), ("expected_revision", revision.as_str())];
+    let new = [("name", "new"), ("ru_per_sec", "5"), ("expected_revision", "0")];
+    let decides = |decision| [("expected_id", id.as_str()), ("decision", decision)];
+    for (path, form, is_kept) in [
+        ("/console/groups/new", &new[..], "value=\"5\""),
+        ("/console/groups/web/edit", &typed[..], "value=\"5\""),
+        ("/console/groups/web/edit", &[&typed[..], &[("propose", "1")]].concat()[..], "value=\"5\""),
+        ("/console/groups/web/delete", &[("expected_revision", revision.as_str())][..], "web"),
+        ("/console/groups/web/proposal", &decides("apply")[..], "ru_per_sec"),
+        ("/console/groups/web/proposal", &decides("withdraw")[..], "ru_per_sec"),
+        ("/console/bind", &[("group", "web"), ("user", "ann")][..], ""),
+    ] {
+        let page = browser.post(path, form).await;
+        assert_eq!(page.status, 503, "{path} {form:?}: {page:?}");
+        let reason = "the change was not stored and is not in force: ";
+        assert!(page.text.contains(reason) && page.text.contains("no space left on device"), "{page:?}");
+        assert!(page.text.contains(is_kept), "{path}: {page:?}");
+    }
+    assert_eq!(definitions.group("web").unwrap().group, before);
+    store.fill(false);
+    let page = browser.post("/console/groups/web/edit", &typed).await;
+    assert_eq!((page.status, page.header("location")), (303, Some("/console/groups/web")));
+    lab.running.shutdown().await.unwrap();
 }
