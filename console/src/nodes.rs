@@ -21,7 +21,7 @@ pub struct Nodes<'n> {
     pub leases: &'n [v1::LeaseInfo],
     /// Whether there are more nodes, and more leases, than these.
     pub are_cut: (bool, bool),
-    /// Only those with this in the name.
+    /// Only those with this in the name, in any case.
     pub filter: &'n str,
 }
 
@@ -44,14 +44,22 @@ impl Nodes<'_> {
         frame::page("Nodes and leases", Some(Place::Nodes), Some(viewer), &content)
     }
 
+    /// Whether the filter fits a name, in any case.
+    fn fits(&self) -> impl Fn(&str) -> bool + use<> {
+        let wanted = self.filter.to_lowercase();
+        move |name| name.to_lowercase().contains(&wanted)
+    }
+
     fn clients(&self) -> impl Iterator<Item = &v1::ClientInfo> {
-        self.clients.iter().filter(|client| client.client.contains(self.filter))
+        let fits = self.fits();
+        self.clients.iter().filter(move |client| fits(&client.client))
     }
 
     /// The part that follows the present.
     pub fn live(&self) -> Markup {
         let clients: Vec<_> = self.clients().collect();
-        let leases: Vec<_> = self.leases.iter().filter(|lease| lease.client.contains(self.filter)).collect();
+        let fits = self.fits();
+        let leases: Vec<_> = self.leases.iter().filter(|lease| fits(&lease.client)).collect();
         html! {
             section aria-labelledby="nodes" {
                 h2 #nodes { "Nodes" }
@@ -159,9 +167,11 @@ mod tests {
         assert_eq!(text.matches("<bdi>n-").count(), MOST);
         assert!(text.contains("of 300") && text.contains("silent for"), "{text}");
         assert_eq!(of("").csv().lines().count(), 301, "the CSV has all");
-        let nodes = of("n-0299");
-        assert_eq!(nodes.live().into_string().matches("<bdi>n-").count(), 1);
-        assert_eq!(nodes.csv().lines().count(), 2);
+        for filter in ["n-0299", "N-0299"] {
+            let nodes = of(filter);
+            assert_eq!(nodes.live().into_string().matches("<bdi>n-").count(), 1);
+            assert_eq!(nodes.csv().lines().count(), 2);
+        }
     }
 
     #[test]
@@ -195,7 +205,7 @@ mod tests {
             waiting: 94,
             expires_in_us,
         };
-        let of = |filter| {
+        let of = |filter: &'static str| {
             let (clients, leases) = ([client.clone(), open.clone()], [lease.clone()]);
             let nodes = Nodes { clients: &clients, leases: &leases, are_cut: (false, false), filter };
             (nodes.live().into_string(), nodes.csv())
@@ -217,11 +227,17 @@ mod tests {
             .map(|cell| format!("<td class=\"number\">{cell}</td>"));
         let lease = format!("id=\"lease-g-n\">g</a></th><td><bdi>n</bdi></td>{}</tr>", cells.concat());
         assert!(text.contains(&lease), "{text}");
-        let (text, csv) = of("o");
-        assert!(
-            !text.contains("<bdi>n</bdi>") && csv.lines().count() == 2,
-            "a filter is of both: {text} {csv}"
-        );
+        for filter in ["o", "O"] {
+            let (text, csv) = of(filter);
+            assert!(
+                !text.contains("<bdi>n</bdi>") && csv.lines().count() == 2,
+                "a filter is of both: {text} {csv}"
+            );
+        }
+        let upper = [v1::ClientInfo { client: "N-Up".to_owned(), ..v1::ClientInfo::default() }];
+        let held = [v1::LeaseInfo { client: "N-Up".to_owned(), ..v1::LeaseInfo::default() }];
+        let nodes = Nodes { clients: &upper, leases: &held, are_cut: (false, false), filter: "n-up" };
+        assert_eq!(nodes.live().into_string().matches("<bdi>N-Up").count(), 2, "names have a case");
     }
 
     #[test]

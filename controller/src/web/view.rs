@@ -65,7 +65,7 @@ impl View {
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         let query: BTreeMap<String, String> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
         let of = |key: &str| query.get(key).map_or("", String::as_str);
-        let filter = of("q").chars().take(LONGEST_FILTER).collect();
+        let filter = of("q").trim().chars().take(LONGEST_FILTER).collect();
         let hidden = || left_out(of(HIDE));
         match parts.as_slice() {
             [] if rest.is_empty() => Some(Self::Overview { hidden: hidden() }),
@@ -282,6 +282,10 @@ mod tests {
             Some(groups)
         );
         assert_eq!(View::parse("/console/groups", "skip=-1&q=").unwrap().route(), "/console/groups");
+        let filter = "N 1".to_owned();
+        assert_eq!(View::parse("/console/nodes", "q=+N+1%09"), Some(View::Nodes { filter }));
+        let groups = View::Groups { filter: "n".to_owned(), sort: String::new(), skip: 0 };
+        assert_eq!(View::parse("/console/groups", "q=+n+"), Some(groups));
         for none in
             ["", "/", "/consol", "/console/", "/console/audit", "/console/groups/a/edit", "/consolegroups"]
         {
