@@ -4,6 +4,7 @@ use tidegate_consensus::etcd::{EtcdSettings, Written};
 
 use super::reader::Reader;
 use crate::name::controller_name;
+use crate::quantity::cut;
 
 /// Where keys are put in etcd.
 const PREFIX: &str = "tidegate/";
@@ -89,11 +90,12 @@ pub(super) fn cluster(reader: &mut Reader) -> Option<ClusterSettings> {
             format!("is no prefix; write 1 to {MAX_PREFIX} bytes that end in /, such as \"{PREFIX}\"");
         reader.refuse("cluster_prefix", &message);
     }
-    if address.as_ref().is_some_and(|address| !is_url(address)) {
-        reader.refuse(
-            "cluster_address",
-            "is no address; write https://HOST:7420, as nodes reach this controller",
+    if let Some(address) = address.as_ref().filter(|address| !is_url(address)) {
+        let message = format!(
+            "{:?} is no address; write https://HOST:7420, as nodes reach this controller",
+            cut(address)
         );
+        reader.refuse("cluster_address", &message);
     }
     if name.is_none() && !reader.has_refused("cluster_name") {
         reader.refuse(
@@ -113,11 +115,16 @@ pub(super) fn cluster(reader: &mut Reader) -> Option<ClusterSettings> {
     Some(ClusterSettings { name: name?, prefix, address, seed, strict, etcd })
 }
 
-/// Whether the text is where gRPC can be: a scheme, a host and a port.
+/// Whether the text is where gRPC can be: a scheme, a host and a port that can be listened on.
 fn is_url(text: &str) -> bool {
     let rest = ["http://", "https://"].iter().find_map(|scheme| text.strip_prefix(scheme));
     rest.and_then(|rest| rest.rsplit_once(':')).is_some_and(|(host, port)| {
-        !host.is_empty() && !host.contains(['/', '@']) && port.parse::<u16>().is_ok()
+        let is_host = |sign: char| sign.is_ascii_graphic() && !"/@?#".contains(sign);
+        let is_port = port.bytes().all(|digit| digit.is_ascii_digit());
+        !host.is_empty()
+            && host.chars().all(is_host)
+            && is_port
+            && port.parse().is_ok_and(|port: u16| port > 0)
     })
 }
 
@@ -177,7 +184,10 @@ mod tests {
                 &format!("{LEAST}{}", prefix_of(MAX_PREFIX + 1)),
                 "cluster_prefix: is no prefix; write 1 to 128",
             ),
-            (&format!("{LEAST}cluster_address = \"c1.example\""), "cluster_address: is no address"),
+            (
+                &format!("{LEAST}cluster_address = \"c1.example\""),
+                "cluster_address: \"c1.example\" is no address; write https://HOST:7420",
+            ),
             (&format!("{LEAST}etcd_ca = \"ca\""), "etcd_ca: has no effect without TLS"),
             (
                 "etcd_endpoints = [\"http://127.0.0.1:2379\"]\ncluster_name = \"a b\"",
@@ -190,6 +200,32 @@ mod tests {
         ] {
             let refused = refused(text);
             assert!(refused.contains(said), "{text}: {refused}");
+        }
+        for address in [
+            "c1.example:7420",
+            "ftp://c1.example:7420",
+            "https://:7420",
+            "https://c1.example",
+            "https://c1.example:0",
+            "https://c1.example:00",
+            "https://c1.example:65536",
+            "https://c1.example:+7420",
+            "https://c1.example:7420/",
+            "https://c1 example:7420",
+            "https://c1.example :7420",
+            "https:// c1.example:7420",
+            "https:// :7420",
+            "https://c1\\u0000example:7420",
+            "https://a@c1.example:7420",
+            "https://c1.example?a:7420",
+        ] {
+            let refused = refused(&format!("{LEAST}cluster_address = \"{address}\""));
+            assert!(refused.starts_with("cluster_address: "), "{address}: {refused}");
+            assert!(refused.contains("; write https://HOST:7420, as nodes reach"), "{address}: {refused}");
+        }
+        for address in ["http://c1:1", "https://[::1]:65535", "https://10.1.1.1:7420"] {
+            let config = Config::parse(&format!("{LEAST}cluster_address = \"{address}\"")).unwrap();
+            assert_eq!(config.cluster.unwrap().address.as_deref(), Some(address));
         }
         let longest = Config::parse(&format!("{LEAST}{}", prefix_of(MAX_PREFIX))).unwrap();
         assert_eq!(longest.cluster.unwrap().prefix.len(), MAX_PREFIX);
