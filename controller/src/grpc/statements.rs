@@ -139,7 +139,6 @@ impl Statements for StatementsAdapter {
         request: Request<v1::ListRunawaysRequest>,
     ) -> Result<Response<v1::ListRunawaysReply>, Status> {
         let m = request.into_inner();
-        let runaways = self.service.statements().runaways(&m.group, m.limit).map_err(admin_status)?;
-        reply(v1::ListRunawaysReply { runaways })
+        reply(self.service.statements().list_runaways(&m.group, m.limit).map_err(admin_status)?)
     }
 }

@@ -101,5 +101,5 @@ pub(super) async fn runaways(
     Extension(service): Shared,
     Params(params): Params<RunawayParams>,
 ) -> Result<Json<v1::ListRunawaysReply>, ApiError> {
-    Ok(Json(v1::ListRunawaysReply { runaways: service.statements().runaways(&params.group, params.limit)? }))
+    Ok(Json(service.statements().list_runaways(&params.group, params.limit)?))
 }

@@ -167,16 +167,23 @@ impl StatementCalls<'_> {
 
     /// The newest records of one group or of all, newest first. The group may be gone. A long list cuts the templates.
     pub fn runaways(&self, group: &str, limit: u32) -> Result<Vec<v1::Runaway>, AdminError> {
+        Ok(self.list_runaways(group, limit)?.runaways)
+    }
+
+    /// The same, and whether there are older ones.
+    pub fn list_runaways(&self, group: &str, limit: u32) -> Result<v1::ListRunawaysReply, AdminError> {
         let group = (!group.is_empty()).then(|| GroupName::parse(group).in_field("group")).transpose()?;
         let limit = page_limit(limit, RUNAWAY_PAGE, MAX_STATEMENT_PAGE)?;
-        let records = self.service.lock().convictions.runaways.newest(group.as_ref(), limit);
+        let mut records = self.service.lock().convictions.runaways.newest(group.as_ref(), limit + 1);
+        let more = records.len() > limit;
+        records.truncate(limit);
         let shown = records.iter().map(|record| {
             let mut text = record.text();
             let template = excerpt(&record.conviction.template, records.len());
             text.conviction.get_or_insert_default().template = template.to_owned();
             text
         });
-        Ok(shown.collect())
+        Ok(v1::ListRunawaysReply { runaways: shown.collect(), more })
     }
 }
 

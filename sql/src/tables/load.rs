@@ -154,7 +154,7 @@ async fn watches(controller: &Controller, notes: &mut Vec<String>) -> Result<Vec
 async fn runaways(controller: &Controller, notes: &mut Vec<String>) -> Result<Vec<Row>, SqlError> {
     let request = v1::ListRunawaysRequest { group: String::new(), limit: PAGE };
     let reply = controller.statements().list_runaways(request).await?.into_inner();
-    if u32::try_from(reply.runaways.len()).unwrap_or(u32::MAX) >= PAGE {
+    if reply.more {
         notes.push(left_out(VirtualTable::Runaways, "the newest"));
     }
     Ok(reply.runaways.iter().map(rows::runaway).collect())

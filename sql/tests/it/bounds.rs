@@ -32,7 +32,8 @@ async fn a_table_of_more_rows_than_are_looked_at_says_which_it_has() {
     let bindings =
         reply(&v1::ListBindingsReply { bindings: vec![v1::Binding::default(); 1_000], more: true });
     let watches = |count| reply(&v1::ListWatchesReply { watches: vec![v1::Watch::default(); count] });
-    let runaways = |count| reply(&v1::ListRunawaysReply { runaways: vec![v1::Runaway::default(); count] });
+    let runaways =
+        |more| reply(&v1::ListRunawaysReply { runaways: vec![v1::Runaway::default(); 1_000], more });
     let usage = |truncated| reply(&v1::UsageReply { rows: vec![v1::UsageRow::default(); 2], truncated });
     let clients =
         |truncated| reply(&v1::ListClientsReply { clients: vec![v1::ClientInfo::default(); 2], truncated });
@@ -41,7 +42,7 @@ async fn a_table_of_more_rows_than_are_looked_at_says_which_it_has() {
         ("information_schema.resource_groups", (0..101).map(groups).collect(), "100000", "the first by name"),
         ("tidegate.bindings", vec![bindings], "100000", "the first by tenant and user"),
         ("information_schema.runaway_watches", vec![watches(100_001)], "100000", "the first"),
-        ("tidegate.runaways", vec![runaways(1_000)], "1000", "the newest"),
+        ("tidegate.runaways", vec![runaways(true)], "1000", "the newest"),
         ("tidegate.usage", vec![usage(true)], "2", named_first),
         ("tidegate.clients", vec![clients(true)], "2", named_first),
     ] {
@@ -55,7 +56,7 @@ async fn a_table_of_more_rows_than_are_looked_at_says_which_it_has() {
         ("information_schema.resource_groups", groups, "1001"),
         ("tidegate.bindings", bindings, "1"),
         ("information_schema.runaway_watches", vec![watches(100_000)], "100000"),
-        ("tidegate.runaways", vec![runaways(999)], "999"),
+        ("tidegate.runaways", vec![runaways(false)], "1000"),
         ("tidegate.usage", vec![usage(false)], "2"),
         ("tidegate.clients", vec![clients(false)], "2"),
     ] {

@@ -198,8 +198,8 @@ async fn a_runaway_has_who_sent_it_and_what_was_done() {
         )
     };
     let expected = ["DryRun|NULL", "CoolDown|NULL", "Kill|NULL", "SwitchGroup|slow", "later|NULL"].map(line);
-    assert_eq!(shown("tidegate.runaways", &v1::ListRunawaysReply { runaways }).await, expected);
-    let answer = v1::ListRunawaysReply { runaways: vec![v1::Runaway::default()] };
+    assert_eq!(shown("tidegate.runaways", &v1::ListRunawaysReply { runaways, more: false }).await, expected);
+    let answer = v1::ListRunawaysReply { runaways: vec![v1::Runaway::default()], more: false };
     let unknown = "|NULL|NULL|0||NoneAction|NULL|NULL||||||";
     assert_eq!(shown("tidegate.runaways", &answer).await, [unknown]);
 }

@@ -114,6 +114,12 @@ fn records_are_those_of_the_group_asked_for() {
     assert_eq!(of("").len(), 3);
     let one = stage.calls().runaways("api", 1).unwrap();
     assert_eq!(one.len(), 1, "as many as asked for, though those of others are newer");
+    for (group, limit, records, more) in
+        [("", 2, 2, true), ("", 3, 3, false), ("", 4, 3, false), ("web", 1, 1, true), ("api", 1, 1, false)]
+    {
+        let reply = stage.calls().list_runaways(group, limit).unwrap();
+        assert_eq!((reply.runaways.len(), reply.more), (records, more), "{group} {limit}");
+    }
 }
 
 #[test]
