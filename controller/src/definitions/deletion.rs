@@ -130,10 +130,11 @@ impl State {
                 edits.extend(redefined.into_iter().map(put));
                 let principals = users.principals.into_iter();
                 edits.extend(principals.map(|principal| Edit::Bind(principal, target.clone())));
-                edits.extend(users.watches.iter().map(|watch| {
-                    let action = Some(Action::SwitchGroup(target.clone()));
-                    Edit::PutWatch(Box::new(Watch { action, ..Watch::clone(watch) }))
-                }));
+                for watch in &users.watches {
+                    let (watch, change) = moved_watch(watch, target);
+                    changes.push(change);
+                    edits.push(Edit::PutWatch(Box::new(watch)));
+                }
             }
         }
         edits.push(Edit::RemoveGroup(id));
@@ -221,6 +222,19 @@ impl State {
         });
         checked.collect()
     }
+}
+
+/// A watch that switches to another group because its own goes, and what the log says of it.
+pub(crate) fn moved_watch(before: &Watch, target: &GroupName) -> (Watch, Change) {
+    let json = |watch: &Watch| serde_json::to_string(&watch.text()).unwrap_or_default();
+    let after = Watch { action: Some(Action::SwitchGroup(target.clone())), ..before.clone() };
+    let change = Change {
+        action: "alter watch",
+        subject: format!("{} of group {}", after.id, after.group),
+        before: json(before),
+        after: json(&after),
+    };
+    (after, change)
 }
 
 impl Definitions {

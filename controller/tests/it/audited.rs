@@ -181,6 +181,7 @@ fn the_log_has_the_subject_of_each_change_and_its_state_before_and_after() {
             ("add watch", "2 of group child"),
             ("add watch", "1 of group child"),
             ("remove watch", "1 of group child"),
+            ("alter watch", "2 of group child"),
             ("delete group", "to"),
             ("alter group", "child"),
             ("delete group", "web"),

@@ -32,7 +32,7 @@ pub(crate) struct Draft<'s> {
     pub(crate) watches: BTreeMap<u64, Option<Watch>>,
     pub(crate) costs: Option<Arc<CostTables>>,
     pub(crate) next_watch: u64,
-    /// Groups that are altered because another one is deleted, for the log.
+    /// Groups and watches that are altered because another group is deleted, for the log.
     pub(crate) altered: Vec<Change>,
 }
 

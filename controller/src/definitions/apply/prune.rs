@@ -10,11 +10,12 @@ use super::wanted::Wanted;
 use super::{Done, Outcome};
 use crate::definitions::audit::Change;
 use crate::definitions::bindings::Principal;
+use crate::definitions::deletion::moved_watch;
 use crate::definitions::groups::json;
 use crate::error::{AdminError, InField};
 use crate::limits::MAX_STEPS;
 use crate::name::GroupName;
-use crate::statements::query_limit::{Action, Matching};
+use crate::statements::query_limit::Matching;
 use crate::statements::watches::Watch;
 
 /// The scope of pruning.
@@ -144,11 +145,11 @@ impl Draft<'_> {
                 self.put(other, definition);
             }
             self.bindings.extend(users.principals.into_iter().map(|user| (user, Some(target.clone()))));
-            let moved = users.watches.iter().map(|watch| {
-                let action = Some(Action::SwitchGroup(target.clone()));
-                (watch.id, Some(Watch { action, ..Watch::clone(watch) }))
-            });
-            self.watches.extend(moved);
+            for watch in &users.watches {
+                let (watch, change) = moved_watch(watch, target);
+                self.altered.push(change);
+                self.watches.insert(watch.id, Some(watch));
+            }
         }
         self.remove(id);
         let after = force_to.map(|target| format!("{{\"moved_to\":\"{target}\"}}")).unwrap_or_default();
