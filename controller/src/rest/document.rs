@@ -160,7 +160,7 @@ fn complete_operation(tag: &str, method: &str, operation: &mut Value) {
     // The listener refuses a host that is not its own before any path.
     let mut errors = vec!["400", "401", "403", "421"];
     if operation.get("requestBody").is_some() {
-        errors.extend(["413", "415"]);
+        errors.extend(["408", "413", "415"]);
     }
     // The call asks the store.
     errors.extend(["500", "503"]);
@@ -195,6 +195,7 @@ fn meaning(status: &str) -> &'static str {
         "401" => "The caller has shown no certificate and no token that is known.",
         "403" => "The caller's role does not allow it.",
         "404" => "There is no such group or path.",
+        "408" => "The body did not come in time.",
         "409" => "There already, in use, not for this group, or a limit is reached.",
         "412" => "Changed since it was read.",
         "413" => "The body is too large.",
@@ -390,8 +391,10 @@ mod tests {
                 for (status, response) in operation["responses"].as_object().unwrap() {
                     assert!(response["description"].is_string(), "{method} {path} {status}");
                 }
-                if operation.get("requestBody").is_some() {
-                    assert!(operation["responses"]["415"].is_object(), "{method} {path}");
+                let has_body = operation.get("requestBody").is_some();
+                for status in ["408", "413", "415"] {
+                    let is_said = operation["responses"][status]["content"].is_object();
+                    assert_eq!(is_said, has_body, "{method} {path} {status}");
                 }
             }
         }
