@@ -84,6 +84,10 @@ impl From<Status> for SqlError {
         let refused = |code| Self::Refused { message: message.clone(), code };
         match status.code() {
             Grpc::NotFound => Self::Unknown(message),
+            // This side says so of an answer, with its own limit; the controller of a request, with another one.
+            Grpc::OutOfRange if message.contains(&format!("the limit is: {MAX_ANSWER_BYTES} ")) => {
+                Self::Refused { message: too_large(), code: Code::FULL }
+            }
             Grpc::InvalidArgument | Grpc::OutOfRange => refused(Code::INVALID),
             Grpc::AlreadyExists | Grpc::FailedPrecondition | Grpc::Aborted => refused(Code::REFUSED),
             Grpc::ResourceExhausted => refused(Code::FULL),
@@ -98,6 +102,14 @@ impl From<Status> for SqlError {
             code => Self::Internal(format!("the controller answered {code:?} ({message}); look at its log")),
         }
     }
+}
+
+fn too_large() -> String {
+    format!(
+        "the answer of the controller is larger than {} MiB and was not read; ask for less of it with the tidegate \
+         command, or over REST",
+        MAX_ANSWER_BYTES >> 20
+    )
 }
 
 /// An answer without a part that the protocol promises.

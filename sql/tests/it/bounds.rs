@@ -4,6 +4,7 @@ use std::future::pending;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::response::Response;
 use tidegate_cost_model::SqlDialect;
 use tidegate_proto::v1;
@@ -113,4 +114,24 @@ async fn a_controller_that_keeps_silent_is_not_waited_for_without_end() {
         );
         assert_eq!(began.elapsed().as_secs(), 10, "{text}");
     }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_too_large_is_not_called_a_wrong_value() {
+    const MOST: usize = 32 << 20;
+    // The length comes first, and what it says is not waited for.
+    let begins = [&[0][..], &u32::try_from(MOST + 1).unwrap().to_be_bytes()].concat();
+    let answer = async move || {
+        let head = Response::builder().header("content-type", "application/grpc");
+        head.body(Body::from(begins)).unwrap()
+    };
+    let channel = serve(Router::new().fallback(answer)).await;
+    let statement = Statement::parse("SELECT * FROM tidegate.usage", SqlDialect::MySql).unwrap().unwrap();
+    let error = execute(channel, &statement, &context()).await.unwrap_err();
+    assert_eq!(error.code(), Code::FULL, "{error}");
+    assert_eq!(
+        error.to_string(),
+        "the answer of the controller is larger than 32 MiB and was not read; ask for less of it with the tidegate \
+         command, or over REST"
+    );
 }
