@@ -43,6 +43,8 @@ struct Known {
     at: Option<Time>,
     /// What the last fetch said, if it failed.
     fault: Option<String>,
+    /// Whether they were in use at that fetch.
+    used: bool,
 }
 
 impl Live {
@@ -83,10 +85,15 @@ impl Live {
             reason: crate::quantity::cut(reason),
         };
         match known.at {
-            Some(at) if now.since(at) <= self.settings.keep => Ok(Arc::clone(&known.keys)),
+            Some(_) if self.uses(&known, now) => Ok(Arc::clone(&known.keys)),
             Some(_) => Err(missing("those that were had are too old: keys_kept")),
             None => Err(missing(known.fault.as_deref().unwrap_or("the first fetch is under way"))),
         }
+    }
+
+    /// Whether there are keys that are not too old.
+    fn uses(&self, known: &Known, now: Time) -> bool {
+        known.at.is_some_and(|at| now.since(at) <= self.settings.keep)
     }
 
     /// Puts what a fetch brought in force, or notes why it brought nothing.
@@ -98,19 +105,16 @@ impl Live {
                 if before.is_some() || known.at.is_none() {
                     tracing::info!(provider = %self.name, keys = keys.len(), "the keys of a provider were fetched");
                 }
-                *known = Known { keys: keys.into(), at: Some(now), fault: None };
+                *known = Known { keys: keys.into(), at: Some(now), fault: None, used: true };
             }
             Err(reason) => {
+                let uses = self.uses(&known, now);
                 // The same again and again says nothing more.
-                if before.as_ref() != Some(&reason) {
-                    let used = if known.at.is_some() {
-                        "those from before are used on"
-                    } else {
-                        "its JWTs are refused"
-                    };
-                    tracing::error!(provider = %self.name, %reason, "the keys of a provider cannot be had; {used}");
+                if before.as_ref() != Some(&reason) || known.used != uses {
+                    let then = if uses { "those from before are used on" } else { "its JWTs are refused" };
+                    tracing::error!(provider = %self.name, %reason, "the keys of a provider cannot be had; {then}");
                 }
-                known.fault = Some(reason);
+                (known.fault, known.used) = (Some(reason), uses);
             }
         }
     }

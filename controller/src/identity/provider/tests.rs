@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jsonwebtoken::Algorithm;
 use tidegate_core::units::Span;
+use tidegate_test_servers::said::heard;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -264,4 +265,25 @@ fn keys_are_used_for_as_long_as_is_said_though_no_fetch_has_failed() {
     assert!(has(&providers, "1"));
     now.store(3_600_000_001, Ordering::SeqCst);
     assert!(why(&providers, "1").contains("too old: keys_kept"));
+}
+
+#[test]
+fn keys_that_are_too_old_are_not_said_to_be_used_on() {
+    let now = Arc::new(AtomicU64::new(0));
+    let settings = provider("https://i", Source::Discovery);
+    let providers = Providers::new(vec![settings], Clock::driven(Arc::clone(&now)));
+    let fails_at = |us, reason: &str| {
+        now.store(us, Ordering::SeqCst);
+        heard(|| providers.all()[0].note(providers.clock().now(), Err(reason.to_owned())))
+    };
+    let (used, refused) = ("those from before are used on", "its JWTs are refused");
+    assert!(fails_at(0, "it hangs").contains(refused), "there were none yet");
+    providers.put_keys("p", set(&["1"]).as_bytes()).unwrap();
+    assert!(fails_at(1, "it hangs").contains(used));
+    assert_eq!(fails_at(3_600_000_000, "it hangs"), "", "the same again says nothing more");
+    assert!(has(&providers, "1"));
+    let said = fails_at(3_600_000_001, "it hangs");
+    assert!(said.contains(refused) && said.contains("it hangs") && !has(&providers, "1"), "{said}");
+    assert_eq!(fails_at(3_700_000_000, "it hangs"), "");
+    assert!(fails_at(3_700_000_001, "it answers 500").contains(refused));
 }
