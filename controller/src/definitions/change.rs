@@ -118,10 +118,10 @@ impl DefinitionCalls<'_> {
         let event = Event { revision: state.definitions.revision, kinds: kinds(&state, &plan.edits) };
         let rules_change = plan.edits.iter().any(|edit| state.changes_rules(edit));
         let removed = plan.edits.iter().filter_map(|edit| match edit {
-            Edit::RemoveGroup(id) => state.definitions.catalog.name(*id).cloned(),
+            Edit::RemoveGroup(id) => Some((*id, state.definitions.catalog.name(*id)?.clone())),
             _ => None,
         });
-        let removed: Vec<GroupName> = removed.collect();
+        let removed: BTreeMap<GroupId, GroupName> = removed.collect();
         let evicted = state.convictions.watches().evicted();
         for edit in plan.edits {
             state.apply(now, edit)?;
@@ -138,13 +138,13 @@ impl DefinitionCalls<'_> {
         self.count_definitions(&state);
         // An error only means that nobody watches.
         let _ = self.service.events().send(Arc::new(event));
-        self.service.leasing().push_lowers(&mut state);
+        self.service.leasing().push_lowers(&mut state, &removed);
         drop(state);
         if rules_change {
             self.service.statements().rules_changed();
         }
-        for group in removed {
-            self.service.statistics().reset(Some(&group), 0);
+        for group in removed.values() {
+            self.service.statistics().reset(Some(group), 0);
         }
         Ok(plan.reply)
     }

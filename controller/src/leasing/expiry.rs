@@ -1,5 +1,7 @@
 //! Ending leases and watches whose time is over.
 
+use std::collections::BTreeMap;
+
 use tidegate_core::units::Time;
 
 use crate::leasing::LeasingCalls;
@@ -30,6 +32,6 @@ impl LeasingCalls<'_> {
                 break;
             }
         }
-        self.push_lowers(state);
+        self.push_lowers(state, &BTreeMap::new());
     }
 }

@@ -3,6 +3,8 @@
 //! A malformed entry is refused on its own. Counting comes first, so that a node's report counts even when a group of
 //! the same renewal is gone. In recovery, a proof of an older epoch lets a node keep what it held.
 
+use std::collections::BTreeMap;
+
 use tidegate_core::exchange::{Ask, Grant, Held};
 use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::ledger::Reported;
@@ -194,7 +196,7 @@ impl LeasingCalls<'_> {
         });
         let entries = answered.collect();
         let durable_seq = state.leasing.counted(client, request.seq);
-        self.push_lowers(&mut state);
+        self.push_lowers(&mut state, &BTreeMap::new());
         self.service.metrics.renewals.inc();
         let standing = self.new_standing(&mut state, client);
         Ok(Renewed {
@@ -249,7 +251,7 @@ impl LeasingCalls<'_> {
         let refused = self.count_all(&mut state, &caller, reports, now, unix_us);
         state.leasing.counted(client, seq);
         state.leasing.engine.release(now, client);
-        self.push_lowers(&mut state);
+        self.push_lowers(&mut state, &BTreeMap::new());
         Some(refused)
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tidegate_core::group::ClientId;
+use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::units::{Rate, Span};
 use tokio::sync::mpsc;
 
@@ -135,11 +135,13 @@ impl LeasingCalls<'_> {
         Some(standing)
     }
 
-    /// Sends the engine's orders to lower to the streams. A lost order only costs time: the lease expires.
-    pub(crate) fn push_lowers(&self, state: &mut State) {
+    /// Sends the engine's orders to lower to the streams, those of the groups too that a change has `removed` and that
+    /// their holders know by their names. A lost order only costs time: the lease expires.
+    pub(crate) fn push_lowers(&self, state: &mut State, removed: &BTreeMap<GroupId, GroupName>) {
         let mut by_client: BTreeMap<ClientId, Vec<(GroupName, Rate)>> = BTreeMap::new();
         for order in state.leasing.engine.take_lowers() {
-            if let Some(name) = state.definitions.catalog().name(order.group) {
+            let name = state.definitions.catalog().name(order.group);
+            if let Some(name) = name.or_else(|| removed.get(&order.group)) {
                 by_client.entry(order.client).or_default().push((name.clone(), order.rate_at_most));
             }
         }

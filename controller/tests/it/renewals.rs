@@ -185,6 +185,18 @@ fn an_order_to_lower_goes_to_the_nodes_stream_and_is_counted_if_there_is_none() 
     }
 }
 
+#[test]
+fn who_holds_a_lease_of_a_group_that_goes_is_told_to_lower_it_to_nothing() {
+    let room = Room::new(&[group("web", "1000"), group("other", "1000")]);
+    let mut holder = room.hello("holder", 1);
+    assert!(room.leased(&holder, 1, wants("web", 500)).rate > Rate::ZERO);
+    room.service.definitions().delete_group(&Actor::new(None, "test"), "web", "", 0, false).unwrap();
+    let Ok(Push::Lower(lowers)) = holder.pushes.try_recv() else { panic!("an order to lower was expected") };
+    assert_eq!(lowers, [(GroupName::parse("web").unwrap(), Rate::ZERO)]);
+    assert_eq!(room.service.metrics.lowers.get(), 1);
+    assert!(holder.pushes.try_recv().is_err());
+}
+
 /// A node that reads slowly loses orders, not its stream.
 #[test]
 fn an_order_to_lower_for_which_a_stream_has_no_room_is_dropped_and_counted() {
