@@ -132,8 +132,8 @@ impl Dial {
         match TlsConnector::from(config).connect(name, tcp).await {
             Ok(tls) => Ok(Stream::secure(tls, host.to_owned(), Arc::clone(&self.refused))),
             Err(error) => {
-                let said =
-                    explain(&error, host).unwrap_or_else(|| format!("TLS with {host} failed: {error}"));
+                let said = explain(&error, host, speaks)
+                    .unwrap_or_else(|| format!("TLS with {host} failed: {error}"));
                 Err(DialError::Handshake(said))
             }
         }

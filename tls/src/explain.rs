@@ -5,16 +5,18 @@ use std::io;
 use tokio_rustls::rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
 
 use crate::certificate::date;
+use crate::client::HTTP1;
 
 /// What a listener of ours answers to who speaks to it without TLS.
 pub const ONLY_TLS: &str = "this listener speaks TLS; use https://";
 
-/// Explains an error of a connection to `host` that may be one of TLS; `None` if it is none.
-pub fn explain(error: &io::Error, host: &str) -> Option<String> {
+/// Explains an error of a connection to `host`, in which this side `speaks` a protocol, that may be one of TLS; `None` if it
+/// is none.
+pub fn explain(error: &io::Error, host: &str, speaks: &[u8]) -> Option<String> {
     if let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
         return Some(match error {
             Error::InvalidCertificate(fault) => certificate(fault, host),
-            Error::AlertReceived(alert) => refused(*alert, host),
+            Error::AlertReceived(alert) => refused(*alert, host, speaks),
             Error::InvalidMessage(
                 InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
             ) => {
@@ -22,7 +24,7 @@ pub fn explain(error: &io::Error, host: &str) -> Option<String> {
                     "{host} does not speak TLS on this port; write http://, or give its listener a certificate"
                 )
             }
-            Error::NoApplicationProtocol => format!("{host} speaks no HTTP/2 on this port; check the port"),
+            Error::NoApplicationProtocol => not_spoken(host, speaks),
             other => format!("TLS with {host} failed: {other}"),
         });
     }
@@ -83,15 +85,21 @@ fn bare(shown: &str) -> &str {
     inner.trim_end_matches(')').trim_matches('"')
 }
 
+fn not_spoken(host: &str, speaks: &[u8]) -> String {
+    let protocol = if speaks == HTTP1 { "HTTP/1.1" } else { "HTTP/2" };
+    format!("{host} speaks no {protocol} on this port; check the port")
+}
+
 /// What the server says by ending the handshake.
-fn refused(alert: AlertDescription, host: &str) -> String {
+fn refused(alert: AlertDescription, host: &str, speaks: &[u8]) -> String {
     use AlertDescription as Alert;
     match alert {
         Alert::CertificateRequired => {
             format!("{host} demands a certificate of its clients; name one and its key (--cert, --key)")
         }
         Alert::UnknownCA => format!(
-            "{host} does not trust the authority of this side's certificate; show one of an authority that it trusts"
+            "{host} does not trust the authority of this side's certificate, or has no list of revoked certificates in \
+             force for it; show one of an authority that it trusts, or renew the list there"
         ),
         Alert::CertificateRevoked => {
             format!("{host} says that this side's certificate is revoked; issue another one")
@@ -112,7 +120,7 @@ fn refused(alert: AlertDescription, host: &str) -> String {
             )
         }
         Alert::ProtocolVersion => format!("{host} speaks neither TLS 1.2 nor TLS 1.3"),
-        Alert::NoApplicationProtocol => format!("{host} speaks no HTTP/2 on this port; check the port"),
+        Alert::NoApplicationProtocol => not_spoken(host, speaks),
         other => format!("{host} ended the handshake of TLS: {other:?}"),
     }
 }

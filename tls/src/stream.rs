@@ -12,6 +12,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
 
+use crate::client::HTTP2;
 use crate::explain::{ONLY_TLS, explain};
 
 /// How an alert of TLS begins, in the answer of a server that was spoken to without.
@@ -45,7 +46,8 @@ impl Stream {
     /// In TLS 1.3 a server refuses a client's certificate when the client holds the handshake for done.
     fn explained(&self, error: io::Error) -> io::Error {
         let is_secure = matches!(self.inner, Either::Right(_));
-        match explain(&error, &self.host).filter(|_| is_secure && self.is_new) {
+        // They have agreed on a protocol by then.
+        match explain(&error, &self.host, HTTP2).filter(|_| is_secure && self.is_new) {
             Some(said) => self.refuse(error.kind(), said),
             None => error,
         }

@@ -248,6 +248,10 @@ async fn a_client_is_told_why_there_is_no_tls() {
     let said = told(anyone(wrong), site.trust(), "localhost").await.unwrap_err();
     assert!(said.contains("is not for servers"), "{said}");
 
+    let dial = Dial::new(site.trust(), Duration::from_secs(5)).speaking_http1();
+    let said = told_by(&dial, anyone(own.clone()), "localhost").await.unwrap_err();
+    assert!(said.ends_with(" speaks no HTTP/1.1 on this port; check the port"), "{said}");
+
     let required = || load(own.clone(), Clients::Required(site.path("ca.pem"))).unwrap();
     let said = told(required(), site.trust(), "localhost").await.unwrap_err();
     assert!(said.contains("demands a certificate") && said.contains("--cert"), "{said}");

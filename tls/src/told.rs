@@ -307,7 +307,8 @@ fn a_file_that_cannot_be_written_is_named_and_what_an_interrupted_run_left_is_no
 
 #[test]
 fn each_error_of_a_handshake_says_what_to_do() {
-    let certificate = |fault| explain(&io::Error::other(Error::InvalidCertificate(fault)), "db:1").unwrap();
+    let certificate =
+        |fault| explain(&io::Error::other(Error::InvalidCertificate(fault)), "db:1", client::HTTP2).unwrap();
     let time = UnixTime::since_unix_epoch(Duration::from_secs(1_577_836_800));
     let name = || ServerName::try_from("db").unwrap();
     for (fault, expected) in [
@@ -332,11 +333,17 @@ fn each_error_of_a_handshake_says_what_to_do() {
         let said = certificate(fault);
         assert!(said.contains(expected), "{said}");
     }
-    let alert = |alert| explain(&io::Error::other(Error::AlertReceived(alert)), "db:1").unwrap();
+    let alert =
+        |alert| explain(&io::Error::other(Error::AlertReceived(alert)), "db:1", client::HTTP2).unwrap();
     for (received, expected) in [
         (
             AlertDescription::CertificateExpired,
             "db:1 says that this side's certificate expired or is not valid yet",
+        ),
+        (
+            AlertDescription::UnknownCA,
+            "db:1 does not trust the authority of this side's certificate, or has no list of revoked certificates in \
+             force for it; show one of an authority that it trusts, or renew the list there",
         ),
         (AlertDescription::ProtocolVersion, "db:1 speaks neither TLS 1.2 nor TLS 1.3"),
         (AlertDescription::NoApplicationProtocol, "db:1 speaks no HTTP/2 on this port"),
@@ -346,13 +353,15 @@ fn each_error_of_a_handshake_says_what_to_do() {
         let said = alert(received);
         assert!(said.contains(expected), "{said}");
     }
-    let said = explain(&io::Error::other(Error::DecryptError), "db:1").unwrap();
+    let said = explain(&io::Error::other(Error::DecryptError), "db:1", client::HTTP2).unwrap();
     assert!(said.starts_with("TLS with db:1 failed: "), "{said}");
     assert!(
-        explain(&io::ErrorKind::ConnectionReset.into(), "db:1").unwrap().contains("closed the connection")
+        explain(&io::ErrorKind::ConnectionReset.into(), "db:1", client::HTTP2)
+            .unwrap()
+            .contains("closed the connection")
     );
     for other in [io::ErrorKind::ConnectionRefused, io::ErrorKind::TimedOut] {
-        assert_eq!(explain(&other.into(), "db:1"), None);
+        assert_eq!(explain(&other.into(), "db:1", client::HTTP2), None);
     }
 }
 
