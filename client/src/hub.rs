@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
-use tidegate_core::units::Time;
+use tidegate_core::units::{Span, Time};
 use tokio::sync::watch;
 
 use crate::bindings::{Bindings, DEFAULT_GROUP};
@@ -15,6 +15,10 @@ use crate::process::ProcessSampler;
 use crate::reports::Reports;
 use crate::shared::Shared;
 use crate::sync::{Mutex, MutexGuard, RwLock};
+
+/// Time between two warnings that a handle cannot follow its binding. With half of it a log has twice the lines, with
+/// twice of it somebody who watches one waits twenty seconds to learn that it goes on.
+const WARNED_EVERY: Span = Span::secs(10);
 
 /// One client, as its tasks see it.
 #[derive(Debug)]
@@ -35,6 +39,8 @@ pub(crate) struct Hub {
     /// The same number for handles that look at every operation.
     turn_now: AtomicU64,
     bindings: RwLock<Bindings>,
+    /// When a handle that cannot follow its binding is warned of again.
+    warns_at: AtomicU64,
     reports: Mutex<Reports>,
 }
 
@@ -77,6 +83,7 @@ impl Hub {
             turn: watch::Sender::new(0),
             turn_now: AtomicU64::new(0),
             bindings: RwLock::default(),
+            warns_at: AtomicU64::new(0),
             reports: Mutex::new(reports),
         })
     }
@@ -114,6 +121,15 @@ impl Hub {
         }
         let cell = self.registry.get_or_make(&bound.name)?;
         Ok(Arc::clone(bound.cell.get_or_init(|| cell)))
+    }
+
+    /// Whether a handle that cannot follow its binding is warned of now: each of them comes by at every operation.
+    pub(crate) fn warns(&self) -> bool {
+        let now = self.shared.clock.now();
+        let due = self.warns_at.load(Ordering::Relaxed);
+        let next = now.after(WARNED_EVERY).0;
+        due <= now.0
+            && self.warns_at.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// Compares the clock with the machine's raw one. When that shows more drift than the leases in hand allow for, all

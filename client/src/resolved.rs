@@ -57,7 +57,9 @@ impl Resolved {
             }
             Err(error) => {
                 // Charging the former group is better than charging none.
-                tracing::warn!(%error, tenant = follower.tenant, user = follower.user, "not re-bound");
+                if follower.hub.warns() {
+                    tracing::warn!(%error, tenant = follower.tenant, user = follower.user, "not re-bound");
+                }
                 found
             }
         }

@@ -6,6 +6,7 @@ use tidegate_client::{Fallback, GroupError, Limits, Refused, Ru};
 use tidegate_core::group::GroupSpec;
 use tidegate_core::units::Rate;
 use tidegate_proto::{NOT_GIVEN, v1};
+use tidegate_test_servers::said::heard;
 
 use crate::fake::{Fake, eventually, piped};
 
@@ -60,6 +61,18 @@ async fn a_rebinding_that_found_no_place_is_followed_once_there_is_one() {
         client.resolve_now("acme", "").is_err_and(|error| error.to_string() == no_place)
     })
     .await;
+    // However many operations it has, and however many handles.
+    let other = acme.clone();
+    let said = || {
+        let said = heard(|| (0..99).for_each(|_| drop((acme.group(), other.group()))));
+        assert!(said.is_empty() || said.contains("not re-bound") && said.contains(no_place), "{said}");
+        said.lines().count()
+    };
+    assert_eq!((said(), said()), (1, 0));
+    tokio::time::advance(Duration::from_secs(9)).await;
+    assert_eq!(said(), 0);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!((said(), said()), (1, 0));
     assert_eq!(&**acme.group().name(), "a");
     drop(unknown);
     assert!(client.group("unknown").await.is_err());
