@@ -40,8 +40,13 @@ impl Status {
     }
 }
 
-/// The error of a transaction that lost a deadlock: it has been rolled back as a whole (`ER_LOCK_DEADLOCK`).
-const DEADLOCK: u16 = 1213;
+/// Errors that say that InnoDB has rolled back the transaction as a whole: a lost deadlock (`ER_LOCK_DEADLOCK`), no room
+/// for more locks (`ER_LOCK_TABLE_FULL`), and under MariaDB's `innodb_snapshot_isolation` a row that others have changed
+/// (`ER_CHECKREAD`). A wait for a lock that took too long (1205) does so under `innodb_rollback_on_timeout` alone, of which
+/// the error does not say anything: the next status does.
+///
+/// *Source*: InnoDB `convert_error_code_to_mysql`; MySQL "InnoDB Error Handling"; 1020 and 1205 tried with MariaDB 10.11.
+const ROLLED_BACK: [u16; 3] = [1213, 1206, 1020];
 
 /// How a result ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,7 +90,9 @@ impl Ending {
     pub(super) fn status_after(&self, before: Status) -> Status {
         match (self.status, self.error) {
             (Some(status), _) => status.lasting(),
-            (None, Some(DEADLOCK)) => Status(before.0 & !Status::IN_TRANSACTION.0),
+            (None, Some(error)) if ROLLED_BACK.contains(&error) => {
+                Status(before.0 & !Status::IN_TRANSACTION.0)
+            }
             (None, _) => before,
         }
     }
@@ -174,12 +181,16 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_deadlock_ends_the_transaction_and_other_errors_do_not() {
+    fn an_error_by_which_innodb_rolls_back_the_whole_ends_the_transaction_and_others_do_not() {
         let before = Status(3);
         let error = |code| Ending { error: Some(code), ..Ending::default() };
-        assert_eq!(error(DEADLOCK).status_after(before), Status(2));
-        // A duplicate key, a wait for a lock that took too long, a syntax error, and one that was interrupted.
-        for code in [1062, 1205, 1064, 1317] {
+        for code in [1213, 1206, 1020] {
+            assert_eq!(error(code).status_after(before), Status(2), "{code}");
+            assert_eq!(error(code).status_after(Status(2)), Status(2), "{code}");
+        }
+        // A duplicate key, a wait for a lock that took too long, a syntax error, one that was interrupted, and a full
+        // table.
+        for code in [1062, 1205, 1064, 1317, 1114] {
             assert_eq!(error(code).status_after(before), before, "{code}");
         }
     }

@@ -203,6 +203,11 @@ fn a_transaction_is_open_as_long_as_the_server_says_so() {
         (&b"\0\0\0\x03\0\0\0"[..], true),
         (b"\xff\x28\x04#42000no", true),
         (b"\xff\xbd\x04#40001Deadlock found", false),
+        (b"\0\0\0\x03\0\0\0", true),
+        (b"\xff\xb5\x04#HY000Lock wait timeout exceeded", true),
+        (b"\xff\xb6\x04#HY000The total number of locks exceeds the lock table size", false),
+        (b"\0\0\0\x03\0\0\0", true),
+        (b"\xff\xfc\x03#HY000Record has changed since last read in table 't'", false),
     ] {
         link.hear(Side::Client, &query("select 1")).unwrap();
         link.hear(Side::Server, &packet(1, answer)).unwrap();
