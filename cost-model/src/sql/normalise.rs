@@ -7,7 +7,8 @@
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    Expr, ObjectName, Query, SetExpr, Statement, UnaryOperator, Value, ValueWithSpan, VisitMut, VisitorMut,
+    Expr, ObjectName, Query, SetExpr, Statement, TableObject, UnaryOperator, Value, ValueWithSpan, VisitMut,
+    VisitorMut,
 };
 
 /// Most tables remembered per template. Further ones are left out; the template's text still has them.
@@ -43,6 +44,14 @@ impl Around {
     }
 }
 
+impl Normaliser {
+    fn name(&mut self, table: String) {
+        if !self.tables.contains(&table) {
+            self.tables.push(table);
+        }
+    }
+}
+
 impl VisitorMut for Normaliser {
     type Break = std::convert::Infallible;
 
@@ -67,10 +76,20 @@ impl VisitorMut for Normaliser {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_statement(&mut self, statement: &mut Statement) -> ControlFlow<Self::Break> {
+        // What is inserted into is a table, whatever queries have its name.
+        if let Statement::Insert(insert) = statement
+            && let TableObject::TableName(table) = &insert.table
+        {
+            self.name(table.to_string());
+        }
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_relation(&mut self, relation: &mut ObjectName) -> ControlFlow<Self::Break> {
         let name = relation.to_string();
-        if !self.tables.contains(&name) && !self.around.iter().any(|query| query.names(&name)) {
-            self.tables.push(name);
+        if !self.around.iter().any(|query| query.names(&name)) {
+            self.name(name);
         }
         ControlFlow::Continue(())
     }

@@ -363,6 +363,9 @@ fn a_table_is_hidden_only_where_a_query_of_its_name_is_known() {
         ),
         ("INSERT INTO t WITH t AS (SELECT 1) SELECT * FROM t", &["t"]),
         ("WITH p AS (SELECT 1) SELECT * FROM p; SELECT * FROM p", &["p"]),
+        ("WITH t AS (SELECT 1) INSERT INTO t SELECT * FROM t", &["t"]),
+        ("WITH t AS (SELECT 1) INSERT INTO t2 SELECT * FROM t", &["t2"]),
+        ("WITH t AS (SELECT 1), u AS (SELECT 2) INSERT INTO u SELECT * FROM t, u, v", &["u", "v"]),
     ] {
         for dialect in dialects("gmps") {
             assert_eq!(Template::new(dialect, text).tables(), tables, "{dialect:?} {text}");
