@@ -17,6 +17,8 @@ pub(super) enum Before {
     Word,
     /// A word after which a sign belongs to the number that follows.
     Clause,
+    /// `ON`, which is one.
+    On,
     In,
     Array,
     Values,
@@ -78,6 +80,8 @@ pub(super) struct Collapse<S: Sink> {
     /// The outermost row being read.
     row: Option<Row<S::Mark>>,
     row_is_literal: bool,
+    /// Behind `ON DUPLICATE` of the statement.
+    updates: bool,
 }
 
 impl<S: Sink> Collapse<S> {
@@ -90,6 +94,7 @@ impl<S: Sink> Collapse<S> {
             lists: 0,
             row: None,
             row_is_literal: false,
+            updates: false,
         }
     }
 
@@ -107,7 +112,13 @@ impl<S: Sink> Collapse<S> {
     pub(super) fn wants_value(&self) -> bool {
         matches!(
             self.before,
-            Before::Start | Before::Clause | Before::Values | Before::Open | Before::Comma | Before::Operator
+            Before::Start
+                | Before::Clause
+                | Before::On
+                | Before::Values
+                | Before::Open
+                | Before::Comma
+                | Before::Operator
         )
     }
 
@@ -126,10 +137,17 @@ impl<S: Sink> Collapse<S> {
             // Where a value stands it is a column.
             Keyword::Offset if self.wants_value() && self.before != Before::Start => Before::Word,
             // Here it is the function of `ON DUPLICATE KEY UPDATE`, whose brackets are no row.
-            Keyword::Values | Keyword::Value if matches!(self.before, Before::Comma | Before::Operator) => {
+            Keyword::Values | Keyword::Value
+                if self.updates || matches!(self.before, Before::Comma | Before::Operator) =>
+            {
+                Before::Word
+            }
+            Keyword::Duplicate => {
+                self.updates |= self.before == Before::On;
                 Before::Word
             }
             Keyword::None | Keyword::Constant => Before::Word,
+            Keyword::On => Before::On,
             Keyword::Clause | Keyword::Offset => Before::Clause,
             Keyword::In => Before::In,
             Keyword::Array => Before::Array,
@@ -238,6 +256,7 @@ impl<S: Sink> Collapse<S> {
     /// `;`
     pub(super) fn semicolon(&mut self) {
         if self.before != Before::Start {
+            self.updates = false;
             self.release();
             self.held = Held::Semicolon;
             self.before = Before::Start;

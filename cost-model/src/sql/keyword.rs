@@ -12,6 +12,10 @@ pub(super) enum Keyword {
     None,
     /// A sign after it belongs to the number that follows.
     Clause,
+    /// `ON`: a clause, and the first word of `ON DUPLICATE KEY UPDATE`.
+    On,
+    /// The second one of these.
+    Duplicate,
     /// A list of values may follow in `( )`.
     In,
     /// A list of values may follow in `[ ]`.
@@ -29,17 +33,24 @@ pub(super) enum Keyword {
 /// What `word` is, when it is not part of a dotted name.
 pub(super) fn keyword(word: &[u8]) -> Keyword {
     if word.len() > size_of::<u64>() {
-        return if word.eq_ignore_ascii_case(b"returning") { Keyword::Clause } else { Keyword::None };
+        return if word.eq_ignore_ascii_case(b"returning") {
+            Keyword::Clause
+        } else if word.eq_ignore_ascii_case(b"duplicate") {
+            Keyword::Duplicate
+        } else {
+            Keyword::None
+        };
     }
     match head(word) {
         IN => Keyword::In,
+        ON => Keyword::On,
         ARRAY => Keyword::Array,
         VALUES => Keyword::Values,
         VALUE => Keyword::Value,
         OFFSET => Keyword::Offset,
         NULL | TRUE | FALSE => Keyword::Constant,
-        SELECT | WHERE | HAVING | ON | AND | OR | NOT | BETWEEN | LIKE | IS | CASE | WHEN | THEN | ELSE
-        | SET | LIMIT | BY | RETURN | DEFAULT | INTERVAL | DISTINCT | ALL => Keyword::Clause,
+        SELECT | WHERE | HAVING | AND | OR | NOT | BETWEEN | LIKE | IS | CASE | WHEN | THEN | ELSE | SET
+        | LIMIT | BY | RETURN | DEFAULT | INTERVAL | DISTINCT | ALL => Keyword::Clause,
         _ => Keyword::None,
     }
 }

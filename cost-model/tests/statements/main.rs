@@ -134,6 +134,30 @@ const SAME: &[Case] = &[
         StatementKind::Insert,
     ),
     (
+        "m",
+        &[
+            "INSERT INTO t VALUES (1, 2), (3, 4) ON DUPLICATE KEY UPDATE a = GREATEST(VALUES(a), (5))",
+            "INSERT INTO t VALUES (1, 2) ON DUPLICATE KEY UPDATE a = GREATEST(VALUES(a), (6))",
+        ],
+        "INSERT INTO t VALUES (?, ?) ON DUPLICATE KEY UPDATE a = greatest(values(a), (?))",
+        StatementKind::Insert,
+    ),
+    (
+        "m",
+        &[
+            "INSERT INTO t VALUES (1), (2) ON DUPLICATE KEY UPDATE a = IFNULL(VALUES(a), (b)); VALUES ROW(1), ROW(2)",
+            "INSERT INTO t VALUES (1) ON DUPLICATE KEY UPDATE a = IFNULL(VALUES(a), (b)); VALUES ROW(3)",
+        ],
+        "INSERT INTO t VALUES (?) ON DUPLICATE KEY UPDATE a = ifnull(values(a), (b)); VALUES ROW(?)",
+        StatementKind::Other,
+    ),
+    (
+        "m",
+        &["INSERT INTO t VALUES (1) ON DUPLICATE KEY UPDATE a = IF(VALUES(a) > (b), (b), (VALUES(a)))"],
+        "INSERT INTO t VALUES (?) ON DUPLICATE KEY UPDATE a = if(values(a) > (b), (b), (values(a)))",
+        StatementKind::Insert,
+    ),
+    (
         "gmps",
         &["UPDATE t SET a = a - 1, b = NULL WHERE c IS NULL"],
         "UPDATE t SET a = a - ?, b = ? WHERE c IS NULL",
