@@ -85,7 +85,8 @@ impl Hash for Row {
 /// Total by client incarnation and group.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
-    rows: BTreeMap<(GroupId, ClientId), Row>,
+    /// Boxed, because a map keeps room for almost as many rows as it holds, and moves its neighbours for a new one.
+    rows: BTreeMap<(GroupId, ClientId), Box<Row>>,
     totals: BTreeMap<GroupId, Total>,
     /// Sums counted apart, by group.
     apart: BTreeMap<GroupId, Total>,
@@ -121,11 +122,27 @@ impl Ledger {
             ledger.begin_at(now, client, group, total);
         }
         for (client, group, total) in rows {
-            let new = ledger.take_up(now, client, group, &total)?;
-            ledger.totals.entry(group).or_default().add(&new);
+            ledger.load_row(now, client, group, &total)?;
         }
-        ledger.take_dirty();
         Ok(ledger)
+    }
+
+    /// Loads one more stored row.
+    ///
+    /// # Errors
+    /// [`LedgerError::Backwards`] when it has less than its part for a removed group.
+    pub fn load_row(
+        &mut self,
+        now: Time,
+        client: ClientId,
+        group: GroupId,
+        total: &Total,
+    ) -> Result<(), LedgerError> {
+        let row = self.row(now, client, group);
+        let new = total.minus(&row.total).ok_or(LedgerError::Backwards)?;
+        row.total = *total;
+        self.totals.entry(group).or_default().add(&new);
+        Ok(())
     }
 
     /// Loads the part of `client` that is counted apart; without a row, if the row was folded away.
@@ -153,7 +170,7 @@ impl Ledger {
     pub fn begin_at(&mut self, now: Time, client: ClientId, group: GroupId, total: Total) {
         let row =
             Row { total, before: Some(Box::new(total)), apart: None, paid: Paid::since(now), dirty: false };
-        self.rows.entry((group, client)).or_insert(row);
+        self.rows.entry((group, client)).or_insert_with(|| Box::new(row));
     }
 
     /// Counts a cumulative report.
@@ -188,14 +205,7 @@ impl Ledger {
         group: GroupId,
         total: &Total,
     ) -> Result<Total, LedgerError> {
-        let fresh = || Row {
-            total: Total::default(),
-            before: None,
-            apart: None,
-            paid: Paid::since(now),
-            dirty: false,
-        };
-        let row = self.rows.entry((group, client)).or_insert_with(fresh);
+        let row = self.row(now, client, group);
         let new = total.minus(&row.total).ok_or(LedgerError::Backwards)?;
         if new != Total::default() {
             row.total = *total;
@@ -204,6 +214,20 @@ impl Ledger {
             }
         }
         Ok(new)
+    }
+
+    /// The row of a client, which counts from zero at `now` if it is new.
+    fn row(&mut self, now: Time, client: ClientId, group: GroupId) -> &mut Row {
+        let fresh = || {
+            let (total, paid) = (Total::default(), Paid::since(now));
+            Box::new(Row { total, before: None, apart: None, paid, dirty: false })
+        };
+        self.rows.entry((group, client)).or_insert_with(fresh)
+    }
+
+    /// The groups of all rows, loaded, reported or folded.
+    pub fn groups(&self) -> impl Iterator<Item = GroupId> {
+        self.totals.keys().copied()
     }
 
     /// All that was ever charged to a group.
@@ -228,7 +252,7 @@ impl Ledger {
 
     fn rows_of(&self, group: GroupId) -> impl Iterator<Item = (ClientId, &Row)> {
         let rows = self.rows.range((group, ClientId(0))..=(group, ClientId(u64::MAX)));
-        rows.map(|((_, client), row)| (*client, row))
+        rows.map(|((_, client), row)| (*client, &**row))
     }
 
     /// What each client charged to a group, and what is counted apart.

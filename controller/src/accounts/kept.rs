@@ -1,7 +1,7 @@
 //! Consumption in the store: loading it, and collecting changes to write.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::iter::once;
+use std::iter::{empty, once};
 use std::ops::ControlFlow;
 
 use tidegate_core::group::{ClientId, GroupId};
@@ -112,15 +112,6 @@ fn load_ledger(
     store: &dyn Store,
     catalog: &Catalog,
 ) -> Result<(Ledger, BTreeSet<GroupId>), StoreError> {
-    let mut rows: Vec<(ClientId, GroupId, Total)> = Vec::new();
-    each(store, Table::Ledger, |key, value| {
-        let ((client, group), total) = (pair_of(Table::Ledger, key)?, consumption(Table::Ledger, value)?);
-        // Rows of other groups were stored while their group was being deleted.
-        if catalog.get(group).is_some() {
-            rows.push((ClientId(client), group, total));
-        }
-        Ok(())
-    })?;
     let mut folded: Vec<(GroupId, Total)> = Vec::new();
     each(store, Table::Folded, |key, value| {
         let (group, total) = (group_of(Table::Folded, key)?, consumption(Table::Folded, value)?);
@@ -135,11 +126,17 @@ fn load_ledger(
         before.extend(catalog.id(&name).map(|group| (client, group, total)));
         Ok(())
     })?;
-    let charged =
-        rows.iter().map(|(_, group, _)| *group).chain(folded.iter().map(|(group, _)| *group)).collect();
-    let ledger = Ledger::load(now, folded.into_iter(), before.into_iter(), rows.into_iter());
-    let mut ledger =
-        ledger.map_err(|_| bad(Table::Ledger, "a row has less than was counted before its group"))?;
+    let less = |_| bad(Table::Ledger, "a row has less than was counted before its group");
+    let mut ledger = Ledger::load(now, folded.into_iter(), before.into_iter(), empty()).map_err(less)?;
+    each(store, Table::Ledger, |key, value| {
+        let ((client, group), total) = (pair_of(Table::Ledger, key)?, consumption(Table::Ledger, value)?);
+        // Rows of other groups were stored while their group was being deleted.
+        match catalog.get(group) {
+            Some(_) => ledger.load_row(now, ClientId(client), group, &total).map_err(less),
+            None => Ok(()),
+        }
+    })?;
+    let charged = ledger.groups().collect();
     each(store, Table::Apart, |key, value| {
         let ((client, group), apart) = (pair_of(Table::Apart, key)?, consumption(Table::Apart, value)?);
         let client = Some(ClientId(client)).filter(|client| *client != NOBODY);
