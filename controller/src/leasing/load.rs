@@ -28,8 +28,9 @@ use crate::definitions::load::Loaded;
 use crate::service::meta::{Meta, countable};
 use crate::service::{ServiceConfig, Succession};
 use crate::store::records::{
-    META_CLEAN, META_EPOCH, META_FENCE, META_LINEAGE, META_LONGEST_TTL, META_NEXT_CLIENT, META_PROOF_KEY,
-    SavedLeases, bad, group_row, json, number, pair_of, put_json, put_number, tombstone_of, u64_of,
+    Left, META_CLEAN, META_EPOCH, META_FENCE, META_LINEAGE, META_LONGEST_TTL, META_NEXT_CLIENT,
+    META_PROOF_KEY, SavedLeases, bad, group_row, json, number, pair_of, put_json, put_number, tombstone_of,
+    u64_of,
 };
 use crate::store::{Batch, Store, StoreError, Table, Write, each};
 
@@ -173,14 +174,15 @@ fn before(
     first_batch: &mut Batch,
 ) -> Result<Before, StoreError> {
     let (catalog, stored) = (&loaded.catalog, &loaded.longest);
-    let before = match clean {
-        Some(saved) => clocks.length_in_use_for(saved.longest()),
+    let left = clean.map(SavedLeases::left);
+    let before = match &left {
+        Some(left) => clocks.length_in_use_for(left.longest()),
         None => meta.longest_ttl()?,
     };
     let longest_now = catalog.iter().map(|(_, definition)| definition.ttl).max().unwrap_or(Span(0));
     let longest_ttl = longest_now.max(before);
     first_batch.push(put_number(META_LONGEST_TTL, longest_ttl.0));
-    let out = leases_out(catalog, clean, stored, before, clocks);
+    let out = leases_out(catalog, left.as_ref(), stored, before, clocks);
     for (id, definition) in catalog.iter() {
         let longest = out.get(&id).copied().unwrap_or(definition.ttl);
         if stored.get(&id) != Some(&longest) {
@@ -213,18 +215,15 @@ fn proof_key(meta: &Meta) -> Result<([u8; KEY_BYTES], Option<Write>), StoreError
 /// version.
 fn leases_out(
     catalog: &Catalog,
-    clean: Option<&SavedLeases>,
+    left: Option<&Left>,
     stored: &BTreeMap<GroupId, Span>,
     before: Span,
     clocks: EngineConfig,
 ) -> BTreeMap<GroupId, Span> {
-    let left = clean.map(|saved| (saved.left(), saved.recovery_of_all()));
     let out = catalog.iter().map(|(id, definition)| {
-        let out = match &left {
+        let out = match left {
             // As lengths of leases, for which all that may be out is in use: what clocks add to them is added again.
-            Some((left, all)) => {
-                clocks.length_in_use_for(left.get(&id).copied().unwrap_or_default().max(*all))
-            }
+            Some(left) => clocks.length_in_use_for(left.of(id)),
             None => stored.get(&id).copied().unwrap_or(before),
         };
         (id, out.max(definition.ttl))
@@ -277,7 +276,7 @@ fn parts(
 
 /// Groups with restored leases.
 fn engine_groups(catalog: &Catalog, engine: &Engine) -> BTreeSet<GroupId> {
-    let leased = |id: &GroupId| engine.group_view(*id).is_some_and(|view| view.leases > 0);
+    let leased = |id: &GroupId| engine.leases(*id).next().is_some();
     catalog.iter().map(|(id, _)| id).filter(leased).collect()
 }
 

@@ -164,26 +164,38 @@ impl SavedLeases {
         Span::millis(unix_ms.saturating_sub(self.closed_unix_ms))
     }
 
-    /// Time left of the lease that ends last.
-    pub fn longest(&self) -> Span {
-        let left = self.left().into_values().max().unwrap_or_default();
-        left.max(Span(self.recovery_us))
-    }
-
-    /// Time for which earlier leases may be out, by group.
-    pub fn left(&self) -> BTreeMap<GroupId, Span> {
+    /// For how long earlier leases may be out.
+    pub fn left(&self) -> Left {
         let mut left: BTreeMap<GroupId, Span> = BTreeMap::new();
         let leases = self.leases.iter().map(|(group, .., us)| (*group, *us));
         for (group, us) in leases.chain(self.recoveries.iter().copied()) {
             let longest = left.entry(GroupId(group)).or_default();
             *longest = Span(us).max(*longest);
         }
-        left
+        Left { left, of_all: self.recovery_of_all() }
     }
 
     /// The rest of the recovery of all groups, as an earlier version stored it.
     pub fn recovery_of_all(&self) -> Span {
         Span(if self.recoveries.is_empty() { self.recovery_us } else { 0 })
+    }
+}
+
+/// For how long leases may be out that were given before a stop.
+pub struct Left {
+    left: BTreeMap<GroupId, Span>,
+    of_all: Span,
+}
+
+impl Left {
+    /// Those of a group.
+    pub fn of(&self, id: GroupId) -> Span {
+        self.left.get(&id).copied().unwrap_or_default().max(self.of_all)
+    }
+
+    /// That which ends last.
+    pub fn longest(&self) -> Span {
+        self.left.values().copied().max().unwrap_or_default().max(self.of_all)
     }
 }
 
@@ -455,11 +467,13 @@ mod tests {
     fn all_groups_recover_together_only_after_a_stop_of_an_earlier_version() {
         let earlier = r#"{"pools":[],"leases":[],"recovery_us":7}"#;
         let earlier: SavedLeases = serde_json::from_str(earlier).unwrap();
-        assert_eq!((earlier.recovery_of_all(), earlier.longest()), (Span(7), Span(7)));
+        let left = earlier.left();
+        assert_eq!((left.longest(), left.of(GroupId(9))), (Span(7), Span(7)), "the recovery of all groups");
         let recoveries = vec![(GroupId(2), Span(5)), (GroupId(3), Span(9))];
         let saved = SavedLeases::from(&Snapshot { recoveries, ..Snapshot::default() });
-        assert_eq!((saved.recovery_of_all(), saved.longest()), (Span(0), Span(9)));
-        assert_eq!(saved.left(), [(GroupId(2), Span(5)), (GroupId(3), Span(9))].into());
+        assert_eq!((saved.recovery_of_all(), saved.left().longest()), (Span(0), Span(9)));
+        let left = saved.left();
+        assert_eq!([2, 3, 4].map(|id| left.of(GroupId(id))), [5, 9, 0].map(Span));
     }
 
     #[test]
