@@ -12,7 +12,7 @@ use crate::{grpc, rest};
 
 /// The routes of the REST listener.
 pub fn rest(service: Arc<Service>) -> Router {
-    rest::router(service)
+    rest::router(rest::described(), service)
 }
 
 /// The routes of the console, for callers of whom nothing is asked. Live pages end when `stopped` shows true.

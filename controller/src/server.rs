@@ -4,6 +4,8 @@
 //! some time to finish, then store consumption and leases and mark the store clean. Dropping a `Running` without that
 //! is an unclean stop, as a crash is.
 
+mod described;
+
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -22,9 +24,9 @@ use tidegate_tls::{Server, TlsError};
 use tidegate_traces::{Exporter, Source, TraceError, TraceSettings, Traces};
 use tokio::sync::watch as flag;
 use tokio::task::{JoinError, JoinHandle};
-use tokio::time::{Instant, interval, sleep_until, timeout};
+use tokio::time::{Instant, interval, sleep, sleep_until, timeout};
 use tonic::service::Routes;
-use tonic_health::server::{HealthReporter, health_reporter};
+use tonic_health::server::HealthReporter;
 
 use crate::alarms::{AlarmSettings, Alarms};
 use crate::clock::{Clock, duration};
@@ -42,6 +44,8 @@ use crate::sockets::Sockets;
 use crate::store::{RedbStore, Store, StoreError};
 use crate::web::{self, Web};
 use crate::{grpc, rest, spans};
+
+pub(crate) use described::Described;
 
 /// Why a controller did not start.
 #[derive(Debug, thiserror::Error)]
@@ -151,13 +155,15 @@ impl Controller {
         check(&config)?;
         let sockets = Sockets::open(&config)?;
         let settings = settings(&config);
-        Self::begin(config, &sockets, move || Service::load(store, settings, clock), |_| ()).await
+        let load = move || Service::load(store, settings, clock);
+        Self::begin(config, &sockets, Described::new()?, load, |_| ()).await
     }
 
     /// The same on open sockets, with the service as `load` returns it.
     pub(crate) async fn begin(
         config: Config,
         sockets: &Sockets,
+        described: Described,
         load: impl FnOnce() -> Result<Service, StoreError> + Send + 'static,
         before_it_answers: impl FnOnce(&Arc<Service>),
     ) -> Result<Running, StartError> {
@@ -165,10 +171,7 @@ impl Controller {
         let by_tokens = is_guarded && config.certifies_nobody() && !config.provides_admins();
         let tls = config.tls.map(|files| Server::load(files, &PROTOCOLS)).transpose()?;
         let ([grpc, http], [grpc_addr, rest_addr]) = (sockets.listeners()?, sockets.addresses());
-        let loading = tokio::task::spawn_blocking(load);
-        // Meanwhile.
-        let described = described_routes();
-        let service = loaded(loading.await, &config.store)?;
+        let service = loaded(tokio::task::spawn_blocking(load).await, &config.store)?;
         before_it_answers(&service);
 
         let exporter = config.traces.map(|settings| trace(settings, &service));
@@ -189,7 +192,7 @@ impl Controller {
             failures: Arc::clone(&failures),
             greeting: guard.as_ref().map(Guard::greeting),
         };
-        let (routes, health) = described?;
+        let Described { grpc: routes, health, rest } = described;
         // Before the first call: a service without a state is one that there is not.
         health.set_serving::<AdminServer<AdminAdapter>>().await;
         health.set_serving::<StatementsServer<StatementsAdapter>>().await;
@@ -199,7 +202,7 @@ impl Controller {
         let grpc_door = door(Surface::Grpc, routes, Hosts::Any, MAX_GRPC_CONNECTIONS, rest_addr);
         let hosts = Hosts::of(rest_addr, &config.http_hosts, Some("http_hosts"));
         let web = Web::new(Arc::clone(&service), guard.clone(), tls.is_some(), stopped.clone());
-        let routes = spans::called(rest::router(Arc::clone(&service)), &service);
+        let routes = spans::called(rest::router(rest, Arc::clone(&service)), &service);
         let routes = rest::guarded(routes, guard.as_ref()).merge(web::router(&web));
         let routes = doubt::rest(routes, doubt::of(&service));
         let rest_door = door(Surface::Rest, routes, hosts, MAX_REST_CONNECTIONS, grpc_addr);
@@ -244,10 +247,13 @@ impl Running {
     }
 
     /// The same where a successor waits: leases are saved first, and with them the store is left to it. Streams end as the
-    /// leases are read. The service grants nothing from then on, whoever still calls it, so requests and tasks may end
-    /// afterwards.
-    pub(crate) async fn hand_over(mut self) -> Result<(), StopError> {
+    /// leases are read. The service grants nothing from then on, even where it is still called, so requests and tasks may
+    /// end afterwards: so long after, if it was saved, that the successor has loaded.
+    pub(crate) async fn hand_over(mut self, successor_loads: Span) -> Result<(), StopError> {
         let saved = self.save().await;
+        if saved.is_ok() {
+            sleep(duration(successor_loads)).await;
+        }
         // Also where it was not called.
         self.stopping.send_replace(true);
         self.close().await;
@@ -341,22 +347,6 @@ pub(crate) fn check(config: &Config) -> Result<(), StartError> {
 pub(crate) fn settings(config: &Config) -> ServiceConfig {
     let engine = EngineConfig { drift_ppm: config.drift_ppm, margin: config.margin };
     ServiceConfig { capacity: config.capacity, engine, fence: config.fence, ..ServiceConfig::default() }
-}
-
-/// The routes of the gRPC listener that need no service, and the reporter of its health.
-fn described_routes() -> Result<(Routes, HealthReporter), StartError> {
-    let described = || {
-        tonic_reflection::server::Builder::configure()
-            .register_encoded_file_descriptor_set(tidegate_proto::DESCRIPTORS)
-            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-    };
-    let unbuilt = |error: tonic_reflection::server::Error| StartError::Internal(error.to_string());
-    let (reporter, health) = health_reporter();
-    let routes = Routes::new(health)
-        .add_service(described().build_v1().map_err(unbuilt)?)
-        // The version for which tools from before v1 ask.
-        .add_service(described().build_v1alpha().map_err(unbuilt)?);
-    Ok((routes, reporter))
 }
 
 /// The routes of the gRPC listener.

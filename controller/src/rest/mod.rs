@@ -52,8 +52,13 @@ use error::ApiError;
 ))]
 struct Document;
 
-/// The routes of one controller.
-pub(crate) fn router(service: Arc<Service>) -> Router {
+/// The routes of one controller, of those that [`described`] returns.
+pub(crate) fn router(described: Router, service: Arc<Service>) -> Router {
+    described.layer(Extension(service))
+}
+
+/// The routes of any controller, with the document of them.
+pub(crate) fn described() -> Router {
     let (routes, document) = api().split_for_parts();
     let document = Arc::new(document::complete(&document));
     let routes =
@@ -67,7 +72,6 @@ pub(crate) fn router(service: Arc<Service>) -> Router {
             ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
         })
         .layer(DefaultBodyLimit::max(MAX_MESSAGE_BYTES))
-        .layer(Extension(service))
 }
 
 /// The routes behind a guard, if there is one.

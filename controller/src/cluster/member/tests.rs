@@ -108,7 +108,8 @@ impl Successor {
     async fn lead(self) -> Result<Option<Sockets>, EndError> {
         let doors = self.turns.open(&self.sockets).await.unwrap();
         let taken = Taken { store: self.store, kept: None, silent: true };
-        let led = self.turns.lead(1, taken, doors, self.sockets).await;
+        let described = Described::new().unwrap();
+        let led = self.turns.lead(1, taken, described, doors, self.sockets).await;
         is_free(&self.place.store());
         led
     }
@@ -140,7 +141,8 @@ async fn running(scene: Successor) -> (Running, Leadership, Arc<ReplicatedStore>
     let loaded = Arc::clone(&store);
     let load = move || Service::load_with(loaded, settings, clock, None);
     let open = |service: &Arc<Service>| leadership.keeps_open(service);
-    let running = Controller::begin(config, &scene.sockets, load, open).await.unwrap();
+    let running =
+        Controller::begin(config, &scene.sockets, Described::new().unwrap(), load, open).await.unwrap();
     (running, leadership, store, scene.sockets)
 }
 
@@ -245,7 +247,7 @@ async fn what_could_not_be_saved_is_no_clean_stop_unless_a_successor_has_it() {
     let model = Arc::clone(&scene.model);
     let (leads, leadership, store, _sockets) = running(scene).await;
     model.plan(std::iter::repeat_n(Some(Fault::Away), 10_000));
-    let stopped = hand_over(leads, leadership, Arc::clone(&store)).await;
+    let stopped = hand_over(leads, leadership, Arc::clone(&store), Span(0)).await;
     assert!(matches!(stopped, Err(EndError::Stop(StopError::Store(_)))), "{stopped:?}");
     assert!(!store.has_left());
 
@@ -253,7 +255,7 @@ async fn what_could_not_be_saved_is_no_clean_stop_unless_a_successor_has_it() {
     let model = Arc::clone(&scene.model);
     let (leads, leadership, store, _sockets) = running(scene).await;
     depose(&model);
-    hand_over(leads, leadership, store).await.unwrap();
+    hand_over(leads, leadership, store, Span(0)).await.unwrap();
 }
 
 #[tokio::test]
@@ -263,7 +265,7 @@ async fn one_whose_own_store_failed_at_its_end_did_not_stop_cleanly() {
     let (leads, leadership, store, _sockets) = running(scene).await;
     place.fail(true);
     store.commit(&[Write::Put(Table::Bindings, b"b".to_vec(), b"b".to_vec())]).unwrap_err();
-    let stopped = hand_over(leads, leadership, store).await;
+    let stopped = hand_over(leads, leadership, store, Span(0)).await;
     assert!(matches!(stopped, Err(EndError::Stop(StopError::Store(_)))), "{stopped:?}");
 }
 
@@ -306,7 +308,7 @@ async fn a_stop_is_clean_also_if_the_answer_to_its_last_batch_was_lost() {
     let scene = Successor::new(LONG).with_end(|model| model.plan([Some(Fault::Lost)]));
     let model = Arc::clone(&scene.model);
     let (leads, leadership, store, _sockets) = running(scene).await;
-    hand_over(leads, leadership, Arc::clone(&store)).await.unwrap();
+    hand_over(leads, leadership, Arc::clone(&store), Span(0)).await.unwrap();
     assert!(store.has_left() && !store.is_deposed());
     assert_eq!(Successor::ends(&model), ["left"]);
 }
