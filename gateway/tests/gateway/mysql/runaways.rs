@@ -19,14 +19,8 @@ const ENDLESS: &str = "select count(*) from seq_1_to_100000 a, seq_1_to_100000 b
 #[tokio::test(flavor = "multi_thread")]
 async fn a_runaway_is_killed_in_time_and_watched() {
     let stage = Stage::new().await;
-    let (mut admin, mut ann) = (stage.admin().await, stage.ann().await);
-    let limit = "query_limit = (exec_elapsed = '300ms', action = kill, watch = similar duration '10m')";
-    admin.query_drop(format!("create resource group strict ru_per_sec = 100000 {limit}")).await.unwrap();
-    admin.query_drop("alter user ann resource group strict").await.unwrap();
-    is_in(&mut ann, "strict").await;
-    // Rules come apart from bindings, and count for what begins after them.
-    let long = "select count(*) from seq_1_to_3000 a, seq_1_to_3000 b where a.seq <> b.seq";
-    eventually("the rule is known", async || ann.query_drop(long).await.is_err()).await;
+    let rule = "exec_elapsed = '300ms', action = kill, watch = similar duration '10m'";
+    let (_admin, mut ann) = ruled(&stage, rule).await;
     let began = Instant::now();
     let (code, message) = error(ann.query_drop(ENDLESS).await);
     assert_eq!(code, 8253, "{message}");
