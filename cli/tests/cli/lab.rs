@@ -258,7 +258,21 @@ fn a_question_that_makes_no_replay_says_what_to_give() {
         ("time,ru\n1,2\n2,3\n", vec!["--set", "rate"], "rate has no value; write rate=VALUE"),
         ("time,ru\n1,2\n2,3\n", vec!["--set", "limit=5"], "\"limit\" is no setting; write rate=RU/s"),
         ("time,ru\n1,2\n2,3\n", vec!["--set", "rate=5", "--set", "rate=6"], "rate is given twice"),
-        ("time,ru\n1,2\n2,3\n", vec!["--set", "rate=5", "--last", "1h"], "--last is of a controller"),
+        (
+            "time,ru\n1,2\n2,3\n",
+            vec!["--set", "rate=5", "--last", "1h"],
+            "bad.csv\" is a CSV file; leave it out, or give another --from",
+        ),
+        (
+            "time,ru\n1,2\n2,3\n",
+            vec!["--set", "rate=5", "--resolution", "hour"],
+            "--resolution is of a controller",
+        ),
+        (
+            "time,ru\n1,2\n2,3\n",
+            vec!["--set", "rate=5", "--request-cost", "1"],
+            "--request-cost is of an access log",
+        ),
         ("time,ru\n1,2\n2,3\n", vec!["--set", "rate=5", "--p99-wait", "0s"], "--p99-wait: \"0s\" is no time"),
         ("time,ru\n1,2\n2,-3\n", vec!["--set", "rate=5"], "bad.csv: line 3: ru: \"-3\" is out of range"),
         ("{\"ru\": 5}\n", vec!["--set", "rate=5"], "bad.csv: line 1 has no column \"time\" and \"ru\""),
@@ -277,10 +291,26 @@ fn a_question_that_makes_no_replay_says_what_to_give() {
         let run = support::run(&["lab", "what-if", "--from", file, "--set", "rate=5", &cost]);
         assert!(run.status.code() == Some(2) && support::err(&run).contains("--request-cost \""), "{cost}");
     }
+    for (option, of) in
+        [("--every=1m", "a CSV file"), ("--last=1h", "a controller"), ("--resolution=minute", "a controller")]
+    {
+        let run = support::run(&["lab", "what-if", "--from", file, "--set", "rate=5", option]);
+        let name = option.split_once('=').unwrap().0;
+        let said = format!("{name} is of {of}, and {file:?} is an access log; leave it out");
+        assert!(
+            run.status.code() == Some(2) && support::err(&run).contains(&said),
+            "{option}: {}",
+            support::err(&run)
+        );
+    }
     for (more, said) in [
         (&[][..], "--group is missing"),
-        (&["--group", "shop", "--every", "1m"], "--recorded and --every are of a file"),
-        (&["--group", "shop", "--recorded", "rate=5"], "--recorded and --every are of a file"),
+        (
+            &["--group", "shop", "--every", "1m"],
+            "--every is of a CSV file, and \"controller\" is a controller; leave it out",
+        ),
+        (&["--group", "shop", "--recorded", "rate=5"], "--recorded is of a CSV file or an access log, and"),
+        (&["--group", "shop", "--request-cost", "2"], "--request-cost is of an access log, and"),
         (&["--group", "shop", "--last", "0s"], "--last: \"0s\" is no time"),
         (&["--group", "shop", "--patience", "0s"], "--patience: \"0s\" is no time"),
     ] {

@@ -6,7 +6,7 @@ use tidegate_core::units::{Span, Time};
 use tidegate_core::usage::Total;
 use tidegate_proto::v1;
 
-use super::{Recorded, Resolution, WhatIfArgs, time};
+use super::{Recorded, Resolution, Source, WhatIfArgs, time};
 use crate::args::Global;
 use crate::clock::unix_ms;
 use crate::error::CliError;
@@ -56,11 +56,9 @@ pub(super) async fn read(args: &WhatIfArgs, global: &Global) -> Result<Recorded,
             "--group is missing: whose history of the controller is replayed?".to_owned(),
         ));
     };
-    if !args.recorded.is_empty() || args.every.is_some() {
-        let message = "--recorded and --every are of a file; a controller knows its settings and samples";
-        return Err(CliError::Usage(message.to_owned()));
-    }
-    let ranges = ranges(args.last.as_deref(), args.resolution)?;
+    args.check(Source::Controller)?;
+    let resolution = args.resolution.unwrap_or_default();
+    let ranges = ranges(args.last.as_deref(), resolution)?;
     let admin = global.admin().await?;
     let request = v1::GetGroupRequest { name: group.clone() };
     let definition = admin.calls().get_group(request).await.map_err(admin.failed())?.into_inner();
@@ -68,7 +66,7 @@ pub(super) async fn read(args: &WhatIfArgs, global: &Global) -> Result<Recorded,
     for (from_unix_s, to_unix_s) in ranges {
         let request = v1::UsageHistoryRequest {
             group: group.clone(),
-            resolution: args.resolution.word().to_owned(),
+            resolution: resolution.word().to_owned(),
             from_unix_s,
             to_unix_s,
             below: true,
@@ -83,11 +81,7 @@ pub(super) async fn read(args: &WhatIfArgs, global: &Global) -> Result<Recorded,
             counted.push(Counted {
                 start: Time(point.start_unix_s.saturating_mul(1_000_000)),
                 // A controller of an earlier version does not say.
-                length: Span::secs(if point.length_s == 0 {
-                    args.resolution.seconds()
-                } else {
-                    point.length_s
-                }),
+                length: Span::secs(if point.length_s == 0 { resolution.seconds() } else { point.length_s }),
                 charged: amount.ru().0,
                 operations: amount.operations,
                 refused: amount.throttled,
@@ -100,7 +94,7 @@ pub(super) async fn read(args: &WhatIfArgs, global: &Global) -> Result<Recorded,
         some => format!("{group} and the {some} groups below it"),
     };
     Ok(Recorded {
-        source: format!("History of {whose} at {}, by the {}", admin.endpoint(), args.resolution.word()),
+        source: format!("History of {whose} at {}, by the {}", admin.endpoint(), resolution.word()),
         counted,
         waited_us: Some(all.waited_us),
         group: definition.group.unwrap_or_default(),

@@ -63,9 +63,9 @@ pub(crate) struct WhatIfArgs {
     /// The wait that 99 of 100 parts of the RU may have under the cheapest rate.
     #[arg(long, value_name = "TIME", default_value = "100ms")]
     p99_wait: String,
-    /// Of a controller: how long the samples are.
-    #[arg(long, value_name = "STEP", value_enum, default_value_t)]
-    resolution: Resolution,
+    /// Of a controller: how long the samples are; a minute if left out.
+    #[arg(long, value_name = "STEP", value_enum)]
+    resolution: Option<Resolution>,
     /// Of a controller: how far back to look, up to ten minutes by the second and 90 days else; if left out, ten minutes,
     /// a day or 90 days, by the resolution.
     #[arg(long, value_name = "TIME")]
@@ -73,12 +73,56 @@ pub(crate) struct WhatIfArgs {
     /// Of a CSV file: how long its samples are; the shortest distance of two lines if left out.
     #[arg(long, value_name = "TIME")]
     every: Option<String>,
-    /// Of an access log: what an operation costs, in RU.
-    #[arg(long, value_name = "RU", default_value = "1")]
-    request_cost: String,
+    /// Of an access log: what an operation costs, in RU; 1 if left out.
+    #[arg(long, value_name = "RU")]
+    request_cost: Option<String>,
     /// Writes a report into this directory, too: one HTML page with its picture, which opens without a network.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+}
+
+/// Where consumption was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Controller,
+    Csv,
+    AccessLog,
+}
+
+impl Source {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Controller => "a controller",
+            Self::Csv => "a CSV file",
+            Self::AccessLog => "an access log",
+        }
+    }
+}
+
+impl WhatIfArgs {
+    /// Refuses options that mean nothing for the source: left unread, they would seem to be heeded.
+    fn check(&self, source: Source) -> Result<(), CliError> {
+        use Source::{AccessLog, Controller, Csv};
+        let options: [(_, bool, &[Source]); 5] = [
+            ("--last", self.last.is_some(), &[Controller]),
+            ("--resolution", self.resolution.is_some(), &[Controller]),
+            ("--recorded", !self.recorded.is_empty(), &[Csv, AccessLog]),
+            ("--every", self.every.is_some(), &[Csv]),
+            ("--request-cost", self.request_cost.is_some(), &[AccessLog]),
+        ];
+        match options.into_iter().find(|(_, is_given, of)| *is_given && !of.contains(&source)) {
+            None => Ok(()),
+            Some((option, _, of)) => {
+                let of: Vec<_> = of.iter().map(|source| source.word()).collect();
+                Err(CliError::Usage(format!(
+                    "{option} is of {}, and {:?} is {}; leave it out, or give another --from",
+                    of.join(" or "),
+                    self.from.display().to_string(),
+                    source.word()
+                )))
+            }
+        }
+    }
 }
 
 /// Length of the samples of a controller.
@@ -184,9 +228,10 @@ fn set(option: &str, text: &str, wish: &mut v1::WhatIfRequest) -> Result<(), Cli
 }
 
 fn from_file(args: &WhatIfArgs) -> Result<Recorded, CliError> {
-    if args.last.is_some() {
-        return Err(CliError::Usage("--last is of a controller; a file is replayed as it is".to_owned()));
-    }
+    let path = args.from.as_path();
+    let lines = lines(path)?;
+    let is_log = lines.first().is_some_and(|first| access_log::is_one(first));
+    args.check(if is_log { Source::AccessLog } else { Source::Csv })?;
     let mut was = v1::WhatIfRequest::default();
     for setting in &args.recorded {
         set("recorded", setting, &mut was)?;
@@ -199,29 +244,20 @@ fn from_file(args: &WhatIfArgs) -> Result<Recorded, CliError> {
         quota: was.quota,
         ..v1::Group::default()
     };
-    let path = args.from.as_path();
-    let lines = lines(path)?;
     let every = args.every.as_deref().map(|text| time("every", text)).transpose()?.map(Span);
     let wrong = |reason: String| CliError::Usage(format!("{}: {reason}", path.display()));
-    let counted = match lines.first() {
-        Some(first) if access_log::is_one(first) => {
-            let cost = parse_amount(&args.request_cost).ok().filter(|cost: &Ru| cost.is_positive());
-            let cost = cost.ok_or_else(|| {
-                CliError::Usage(format!("--request-cost {:?}: give an amount such as 1", args.request_cost))
-            })?;
-            access_log::read(&lines, cost).map_err(wrong)?
+    let counted = if is_log {
+        let text = args.request_cost.as_deref().unwrap_or("1");
+        let cost = parse_amount(text).ok().filter(|cost: &Ru| cost.is_positive());
+        let cost = cost
+            .ok_or_else(|| CliError::Usage(format!("--request-cost {text:?}: give an amount such as 1")))?;
+        access_log::read(&lines, cost).map_err(wrong)?
+    } else {
+        let (counted, ignored) = csv::read(&lines, every).map_err(wrong)?;
+        if !ignored.is_empty() {
+            note(&format!("lab: {} has columns that are ignored: {}", path.display(), ignored.join(", ")));
         }
-        _ => {
-            let (counted, ignored) = csv::read(&lines, every).map_err(wrong)?;
-            if !ignored.is_empty() {
-                note(&format!(
-                    "lab: {} has columns that are ignored: {}",
-                    path.display(),
-                    ignored.join(", ")
-                ));
-            }
-            counted
-        }
+        counted
     };
     Ok(Recorded { source: path.display().to_string(), counted, waited_us: None, group })
 }
