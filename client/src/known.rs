@@ -289,6 +289,8 @@ mod tests {
     fn a_file_that_is_damaged_cut_off_foreign_or_newer_is_not_used() {
         let whole = text(&identity(), &BTreeMap::from([(name("g"), Fallback::Rate(Rate(5)))]));
         assert_eq!(parse(&whole, &identity()).unwrap().len(), 1);
+        let as_the_last_line = ["checksum", "sum"].map(|group| (name(group), Fallback::Unlimited));
+        assert_eq!(parse(&text(&identity(), &as_the_last_line.into()), &identity()).unwrap().len(), 2);
         for cut in 0..whole.len() {
             assert!(parse(&whole[..cut], &identity()).is_err(), "{cut} bytes of it");
         }

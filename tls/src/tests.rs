@@ -411,6 +411,15 @@ async fn of_several_places_the_first_that_answers_is_taken() {
     let dial = Dial::new(ClientFiles::default(), Duration::from_secs(5)).over(places.to_vec());
     let (connected, accepted) = tokio::join!(dial.oneshot("http://asked".parse().unwrap()), there.accept());
     assert!(connected.is_ok() && accepted.is_ok());
+    // Nor does one answer with which there is no TLS.
+    let deaf = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let places = [("https", &deaf), ("http", &there)]
+        .map(|(scheme, at)| format!("{scheme}://{}", at.local_addr().unwrap()).parse().unwrap());
+    let site = Site::new();
+    let dial = Dial::new(site.trust(), Duration::from_secs(5)).over(places.to_vec());
+    let refuses = async { drop(deaf.accept().await.unwrap()) };
+    let (connected, ()) = tokio::join!(dial.oneshot("http://asked".parse().unwrap()), refuses);
+    assert!(connected.is_ok());
 }
 
 #[test]

@@ -392,6 +392,7 @@ mod tests {
         }
         assert_eq!(pause(1, Some(Duration::from_secs(9))), Duration::from_secs(9));
         assert_eq!(pause(1, Some(Duration::from_secs(9_999))), PAUSES.1);
+        assert!(pause(2, Some(Duration::ZERO)) >= Duration::from_secs(1), "it asks for no shorter one");
     }
 
     #[test]

@@ -87,4 +87,18 @@ mod tests {
             assert_eq!(says(status), format!("it answers {status}"));
         }
     }
+
+    /// What is refused is not sent again: alarms behind it would wait for a day.
+    #[test]
+    fn what_a_receiver_cannot_take_is_refused() {
+        for status in
+            [StatusCode::BAD_REQUEST, StatusCode::PAYLOAD_TOO_LARGE, StatusCode::UNPROCESSABLE_ENTITY]
+        {
+            let Told::Refused(reason) = judged(status) else { panic!("{status}") };
+            assert_eq!(reason, format!("it answers {status}"));
+        }
+        for status in [StatusCode::OK, StatusCode::ACCEPTED, StatusCode::NO_CONTENT] {
+            assert!(matches!(judged(status), Told::Arrived), "{status}");
+        }
+    }
 }

@@ -463,6 +463,15 @@ mod tests {
     }
 
     #[test]
+    fn guarantees_are_held_to_the_least_limit_above_them() {
+        let below = [("top", "", "100"), ("mid", "top", "unlimited"), ("x", "mid", "80"), ("y", "mid", "70")];
+        let catalog = with(&below, Some(500));
+        let oversubscribed = |name| Guarantees(&catalog).oversubscription(Some(id(&catalog, name)));
+        assert_eq!(oversubscribed("mid"), Some((Rate::whole(150), Rate::whole(100))));
+        assert_eq!((oversubscribed("top"), Guarantees(&catalog).oversubscription(None)), (None, None));
+    }
+
+    #[test]
     fn cycles_are_refused_and_named() {
         let catalog = with(&[("a", "", "9"), ("b", "a", "5"), ("c", "b", "3")], None);
         let error = catalog.check(id(&catalog, "a"), &definition("a", "c", "9")).unwrap_err().to_string();

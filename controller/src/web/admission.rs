@@ -192,6 +192,11 @@ mod tests {
         }
         assert!(refuses(Method::POST, &[("origin", "https://b"), ("host", "a:7421")]));
         assert!(refuses(Method::POST, &[("origin", "null"), ("host", "a:7421")]));
+        // Over HTTP/2 there is no header for it.
+        let over_http2 = |authority| {
+            foreign(&Method::POST, &headers(&[("origin", "https://a:7421")]), Some(authority)).is_some()
+        };
+        assert!(!over_http2("a:7421") && over_http2("b:7421"));
     }
 
     /// Else the console would be the way to try tokens by.

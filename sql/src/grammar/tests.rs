@@ -495,6 +495,8 @@ fn what_is_not_built_says_so() {
         ("ALTER USER ann RESOURCE GROUP g ACCOUNT LOCK", "another change beside RESOURCE GROUP"),
         ("ALTER USER a, b RESOURCE GROUP g", "another change beside RESOURCE GROUP"),
         ("ALTER USER ann@'10.0.0.1' RESOURCE GROUP g", "a user of one host (10.0.0.1)"),
+        ("ALTER USER 'bob'@'10.0.0.%' RESOURCE GROUP g", "a user of one host (10.0.0.%)"),
+        ("ALTER USER bob@'%%' RESOURCE GROUP g", "a user of one host (%%)"),
         ("QUERY WATCH ADD RESOURCE GROUP @g SQL TEXT SIMILAR TO 'x'", "the variable @g"),
         ("QUERY WATCH ADD SQL TEXT EXACT TO @text", "the variable @text"),
         ("QUERY WATCH ADD SQL DIGEST @digest", "the variable @digest"),

@@ -260,3 +260,35 @@ pub(super) fn remember<V: Named>(names: &mut Map<V>, name: &[u8], value: V) {
     }
     names.insert(name.to_vec(), value);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Theirs(bool);
+
+    impl Named for Theirs {
+        fn is_theirs(&self) -> bool {
+            self.0
+        }
+    }
+
+    #[test]
+    fn names_of_the_server_make_room_before_those_of_the_gateway() {
+        let mut names = Map::<Theirs>::default();
+        let ours: Vec<String> = (0..64).map(|number| format!("ours {number}")).collect();
+        ours.iter().for_each(|name| remember(&mut names, name.as_bytes(), Theirs(false)));
+        for number in 0..2 * MAX_NAMES {
+            remember(&mut names, format!("theirs {number}").as_bytes(), Theirs(true));
+        }
+        assert_eq!(names.len(), MAX_NAMES);
+        assert!(ours.iter().all(|name| names.contains_key(name.as_bytes())));
+        // Where all are the gateway's, one of them goes.
+        let mut names = Map::<Theirs>::default();
+        for number in 0..MAX_NAMES + 9 {
+            remember(&mut names, format!("ours {number}").as_bytes(), Theirs(false));
+        }
+        assert_eq!(names.len(), MAX_NAMES);
+        assert!(names.contains_key(format!("ours {}", MAX_NAMES + 8).as_bytes()));
+    }
+}
