@@ -141,8 +141,13 @@ pub(crate) async fn run(command: WatchCommand, global: &Global) -> Result<(), Cl
                 id: args.ids.first().copied().unwrap_or_default(),
                 group: args.group.unwrap_or_default(),
             };
+            let id = request.id;
             let reply = admin.statements().remove_watch(request).await.map_err(admin.failed())?;
             let view = Removed { removed: reply.into_inner().removed };
+            if id != 0 && view.removed == 0 {
+                let remedy = "`tidegate watch list` shows those there are";
+                return Err(CliError::Refused(format!("watch {id} does not exist; {remedy}")));
+            }
             global.output.show(&view, || format!("{} watches removed", view.removed))
         }
         WatchCommand::List { group, follow } => {

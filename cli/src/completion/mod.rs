@@ -75,8 +75,8 @@ fn named(command: clap::Command, global: Option<&Arc<Global>>) -> clap::Command 
         let global = global.cloned();
         ArgValueCompleter::new(move |current: &std::ffi::OsStr| {
             let begin = current.to_string_lossy();
-            let found = global.as_ref().map(|global| names.find(global)).unwrap_or_default().into_iter();
-            found.filter(|name| name.starts_with(&*begin)).map(CompletionCandidate::new).collect()
+            let found = global.as_ref().map(|global| names.find(global, &begin)).unwrap_or_default();
+            found.into_iter().map(CompletionCandidate::new).collect()
         })
     };
     let command = of_groups(command, &completer(Names::Groups));

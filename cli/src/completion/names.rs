@@ -18,6 +18,11 @@ const WITHIN: Duration = Duration::from_millis(250);
 /// Names that are offered. More are of no use in a shell.
 const MAX_NAMES: usize = 1_000;
 
+/// What names of groups are made of, in their order.
+const OF_A_NAME: &str = "-.0123456789_abcdefghijklmnopqrstuvwxyz";
+/// The length of the longest.
+const LONGEST_NAME: usize = 64;
+
 /// What is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Names {
@@ -31,26 +36,32 @@ pub(super) enum Names {
 }
 
 impl Names {
-    /// Those that the controller knows; none if it does not say so in time.
-    pub(super) fn find(self, global: &Global) -> BTreeSet<String> {
+    /// Those that the controller knows and that begin so; none if it does not say so in time.
+    pub(super) fn find(self, global: &Global, begin: &str) -> BTreeSet<String> {
+        let names = self.all(global, begin).into_iter();
+        names.filter(|name| !name.is_empty() && name.starts_with(begin)).take(MAX_NAMES).collect()
+    }
+
+    /// The same with others, of which a page of the controller's is enough.
+    fn all(self, global: &Global, begin: &str) -> BTreeSet<String> {
         if self == Self::Contexts {
             let all = contexts::path().and_then(|path| contexts::Contexts::read(&path));
             return all.map(|all| all.contexts.into_keys().collect()).unwrap_or_default();
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let Ok(runtime) = runtime else { return BTreeSet::new() };
-        let found = runtime.block_on(async { tokio::time::timeout(WITHIN, self.ask(global)).await });
+        let found = runtime.block_on(async { tokio::time::timeout(WITHIN, self.ask(global, begin)).await });
         // A look-up of a host may still go on.
         runtime.shutdown_background();
         found.ok().flatten().unwrap_or_default()
     }
 
-    async fn ask(self, global: &Global) -> Option<BTreeSet<String>> {
+    async fn ask(self, global: &Global, begin: &str) -> Option<BTreeSet<String>> {
         let admin = global.admin().await.ok()?;
         let mut calls = admin.calls();
         let names: BTreeSet<String> = match self {
             Self::Groups => {
-                let request = v1::ListGroupsRequest { after: String::new(), limit: 0 };
+                let request = v1::ListGroupsRequest { after: last_before(begin), limit: 0 };
                 let reply = calls.list_groups(request).await.ok()?.into_inner();
                 reply.groups.into_iter().map(|group| group.name).collect()
             }
@@ -74,8 +85,24 @@ impl Names {
                 others.map(|controller| controller.name).collect()
             }
         };
-        Some(names.into_iter().filter(|name| !name.is_empty()).take(MAX_NAMES).collect())
+        Some(names)
     }
+}
+
+/// The last name that a group could have before all that begin so: the first page behind it has those. Empty before all
+/// names.
+fn last_before(begin: &str) -> String {
+    let mut before = begin.to_owned();
+    let Some(last) = before.pop() else { return before };
+    // Of what begins with the first of all signs, only the part before that comes earlier.
+    let lower = OF_A_NAME.find(last).and_then(|at| OF_A_NAME.get(..at)?.chars().next_back());
+    if let Some(lower) = lower {
+        before.push(lower);
+        before.extend(
+            OF_A_NAME.chars().next_back().into_iter().cycle().take(LONGEST_NAME.saturating_sub(begin.len())),
+        );
+    }
+    before
 }
 
 /// The controller of a command line that is being written, and what to show it; `None` where that cannot be known. Of
@@ -113,6 +140,19 @@ fn said(words: &[OsString], option: &str, variable: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_of_groups_begins_right_before_the_first_that_begin_so() {
+        for (begin, before) in [("", ""), ("-", ""), ("a-", "a"), ("a!", "a")] {
+            assert_eq!(last_before(begin), before, "{begin:?}");
+        }
+        assert_eq!(last_before("b0"), format!("b.{}", "z".repeat(62)));
+        assert_eq!(last_before("a"), format!("_{}", "z".repeat(63)));
+        let longest = "z".repeat(64);
+        assert_eq!(last_before(&longest), format!("{}y", "z".repeat(63)));
+        let signs: Vec<char> = OF_A_NAME.chars().collect();
+        assert!(signs.is_sorted());
+    }
 
     #[test]
     fn the_controller_is_the_one_of_the_line() {

@@ -131,9 +131,13 @@ mod tests {
                      1: 0100007F:1CFC 0100007F:9999 01 00000000:00000000 00:00000000 00000000     0        0 4712 1\n";
         assert_eq!(listeners(table, 0x1CFC), ["socket:[4711]"]);
         assert!(listeners(table, 80).is_empty());
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let PortState::Taken(Some((pid, _))) = gather("http_listen", address).state else { panic!() };
-        assert_eq!(pid, std::process::id());
+        for of in ["127.0.0.1:0", "[::1]:0"] {
+            let listener = TcpListener::bind(of).unwrap();
+            let address = listener.local_addr().unwrap();
+            let PortState::Taken(Some((pid, _))) = gather("http_listen", address).state else {
+                panic!("{of}")
+            };
+            assert_eq!(pid, std::process::id());
+        }
     }
 }

@@ -59,6 +59,20 @@ fn names_of_the_controller_follow_where_they_belong() {
 }
 
 #[test]
+fn groups_behind_the_first_page_are_found_by_how_they_begin() {
+    let controller = Controller::start();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("groups.yaml");
+    let group = |name: String| format!("---\nkind: Group\nname: {name}\nru_per_sec: 1\n");
+    let names = (0..1_100).map(|number| format!("g{number:04}")).chain(["zz.last".to_owned()]);
+    fs::write(&file, names.map(group).collect::<String>()).unwrap();
+    controller.ok(&["apply", "--file", file.to_str().unwrap()]);
+    let at = |begin| follows(&controller.endpoint, &["group", "show", begin]);
+    assert_eq!((at("zz"), at("g1099")), (vec!["zz.last".to_owned()], vec!["g1099".to_owned()]));
+    assert!(at("h").is_empty());
+}
+
+#[test]
 fn names_are_those_of_the_context_unless_the_line_or_the_environment_says_where() {
     let (prod, staging) = (Controller::start(), Controller::start());
     prod.ok(&["group", "create", "shop-of-prod", "--rate", "1"]);

@@ -58,6 +58,10 @@ fn statements_are_watched_and_listed() {
     assert_eq!(controller.json(&["watch", "remove", "--group", "shop"])["removed"], json!(1));
     assert_eq!(controller.json(&["watch", "list"]), json!([]));
     assert!(controller.ok(&["audit"]).contains("remove watch"));
+    let said = controller.refused(&["watch", "remove", &id]);
+    assert!(said.contains(&format!("watch {id} does not exist; `tidegate watch list`")), "{said}");
+    assert_eq!(controller.ok(&["watch", "remove", "98", "99"]), "watch 98 unchanged\nwatch 99 unchanged\n");
+    assert_eq!(controller.ok(&["watch", "remove", "--group", "shop"]), "0 watches removed\n");
 
     assert_eq!(controller.json(&["runaway", "list"]), json!([]));
     assert!(controller.ok(&["runaway", "list", "--group", "gone"]).starts_with("LAST"));
