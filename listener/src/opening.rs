@@ -223,3 +223,22 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Begun<S> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Its place among the connections is taken until then.
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_is_refused_and_stays_is_let_go_after_a_second() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (refused, _) = listener.accept().await.unwrap();
+        let began = Instant::now();
+        timeout(HEAD_WITHIN, linger(refused)).await.unwrap();
+        assert_eq!(began.elapsed().as_secs(), 1);
+        drop(peer);
+    }
+}

@@ -342,6 +342,11 @@ async fn the_page_of_a_statement_has_its_watch_and_its_verdicts_and_none_of_othe
         ..v1::ConvictRequest::default()
     };
     lab.running.service().statements().convict(&conviction).unwrap();
+    // However many came behind it.
+    for newer in 0x1000..0x1040 {
+        let newer = v1::ConvictRequest { fingerprint: format!("{newer:016x}"), ..conviction.clone() };
+        lab.running.service().statements().convict(&newer).unwrap();
+    }
     let mut browser = Browser::at(&lab.running);
     for (statement, is_watched) in [("aa", false), ("bb", true)] {
         let page = browser.get(&format!("/console/statements/default/00000000000000{statement}")).await;
