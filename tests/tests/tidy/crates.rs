@@ -47,6 +47,7 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
             "bench",
             &[
                 "client",
+                "consensus",
                 "controller",
                 "core",
                 "cost-model",
