@@ -289,6 +289,7 @@ fn config(args: &ControllerArgs) -> Result<Config, CliError> {
 }
 
 fn overlaid(mut file: toml::Table, args: &ControllerArgs) -> Result<toml::Table, CliError> {
+    only_for_its_collector(&mut file, args);
     let mut set = |key: &str, value: toml::Value| drop(file.insert(key.to_owned(), value));
     if let Some(data) = &args.data {
         set("store", toml::Value::String(store_in(data)?));
@@ -357,6 +358,13 @@ fn overlaid(mut file: toml::Table, args: &ControllerArgs) -> Result<toml::Table,
         file.insert(key.to_owned(), toml::Value::Boolean(true));
     }
     Ok(file)
+}
+
+/// Drops what proves who sends to the collector of the file, if spans go to another one.
+fn only_for_its_collector(file: &mut toml::Table, args: &ControllerArgs) {
+    if args.traces.trace_endpoint.is_some() {
+        file.remove("trace_headers_file");
+    }
 }
 
 /// Makes a folder for a store that only its owner can read, as the store holds the key that signs leases. An existing
@@ -455,7 +463,12 @@ mod tests {
                 wrong.push(setting);
             }
         }
-        assert!(wrong.is_empty(), "{wrong:?}");
+        // What proves who sends to the file's collector is not for another one.
+        assert_eq!(wrong, ["trace_endpoint"]);
+        let headers = |words: &[&str]| over(&file, words).remove("trace_headers_file");
+        assert_eq!(headers(&["--trace-endpoint", "word"]), None);
+        let own = headers(&["--trace-endpoint", "word", "--trace-headers-file", "own"]);
+        assert_eq!(own, Some(Value::from("own")));
     }
 
     #[test]

@@ -231,7 +231,8 @@ impl Settings {
         })
     }
 
-    /// These settings, and those of the file where these say nothing. Upstreams and where they listen go together.
+    /// These settings, and those of the file where these say nothing. Upstreams and where they listen go together, and so
+    /// do a collector and what proves who sends to it.
     pub(super) fn over(self, file: Self) -> Self {
         let list = |own: Vec<String>, other| if own.is_empty() { other } else { own };
         let (upstream, listen) = match (self.upstream.is_empty(), self.listen.is_empty()) {
@@ -239,6 +240,7 @@ impl Settings {
             (true, false) => (file.upstream, self.listen),
             (false, _) => (self.upstream, self.listen),
         };
+        let trace_headers = file.trace_headers_file.filter(|_| self.trace_endpoint.is_none());
         Self {
             upstream,
             listen,
@@ -278,7 +280,7 @@ impl Settings {
                 || file.metrics_anonymous_off_loopback,
             trace_endpoint: self.trace_endpoint.or(file.trace_endpoint),
             trace_sample: self.trace_sample.or(file.trace_sample),
-            trace_headers_file: self.trace_headers_file.or(file.trace_headers_file),
+            trace_headers_file: self.trace_headers_file.or(trace_headers),
             trace_ca: self.trace_ca.or(file.trace_ca),
             trace_plaintext_off_loopback: self.trace_plaintext_off_loopback
                 || file.trace_plaintext_off_loopback,
@@ -631,7 +633,8 @@ mod tests {
         assert_eq!(flags.clone().over(file), flags);
     }
 
-    /// Where a database is and where its clients connect go together; each other setting stands by itself.
+    /// Where a database is and where its clients connect go together, and so do a collector and its headers; each other
+    /// setting stands by itself.
     #[test]
     fn one_flag_over_a_file_changes_its_own_setting_only() {
         let [flags, file] = [FILE, OTHER].map(|text| text.parse::<toml::Table>().unwrap());
@@ -642,8 +645,17 @@ mod tests {
             expected.extend(flag.clone());
             read(&flag).over(read(&file)) != read(&expected)
         };
-        let wrong: Vec<_> = flags.iter().filter(|(key, _)| *key != "upstream").filter(changes_more).collect();
-        assert!(wrong.is_empty(), "{wrong:?}");
+        let wrong: Vec<_> = flags.iter().filter(changes_more).map(|(key, _)| key.as_str()).collect();
+        assert_eq!(wrong, ["trace_endpoint", "upstream"]);
+        let over = |flags: &str| Settings::parse(flags).unwrap().over(Settings::parse(FILE).unwrap());
+        let elsewhere = "trace_endpoint = \"https://elsewhere\"\n";
+        assert_eq!(
+            over(elsewhere).trace_headers_file,
+            None,
+            "what proves who sends is not for another collector"
+        );
+        let own = over(&format!("{elsewhere}trace_headers_file = \"own\"")).trace_headers_file;
+        assert_eq!((own, over("").trace_headers_file), (Some("own".into()), Some("otel.headers".into())));
     }
 
     /// What an operator's environment holds is not shown in place of what the gateway's own settings name.
