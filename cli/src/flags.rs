@@ -56,20 +56,30 @@ fn spoken(message: &str) -> String {
         // As it is written in the rule.
         return format!("--query-limit, {}: {rest}", part.trim_end_matches("_us").to_uppercase());
     }
-    let (first, rest) = match message.split_once(": ") {
-        Some((field, rest)) if field.chars().all(of_a_name) => (flag(field, true), rest),
-        _ => (None, message),
+    if let Some(rest) = message.strip_prefix("update_mask: ") {
+        // It lists fields: those that are words, too. One flag has two of them.
+        return in_words(rest, true).replace("--burstable, --burstable", "--burstable");
+    }
+    let first = match message.split_once(": ") {
+        Some((field, rest)) if field.chars().all(of_a_name) => flag(field, true).map(|flag| (flag, rest)),
+        _ => None,
     };
-    let rest = if first.is_some() { rest } else { message };
-    let mut text = first.map(|flag| format!("{flag}: ")).unwrap_or_default();
-    let mut word = String::new();
+    match first {
+        Some((flag, rest)) => format!("{flag}: {}", in_words(rest, false)),
+        None => in_words(message, false),
+    }
+}
+
+/// The text with flags for its fields; for `all`, or for those that could be no word of the sentence.
+fn in_words(said: &str, all: bool) -> String {
+    let (mut text, mut word) = (String::new(), String::new());
     // The end closes the last word.
-    for c in rest.chars().map(Some).chain([None]) {
+    for c in said.chars().map(Some).chain([None]) {
         if let Some(c) = c.filter(|c| of_a_name(*c)) {
             word.push(c);
             continue;
         }
-        text.push_str(&flag(&word, false).unwrap_or_else(|| word.clone()));
+        text.push_str(&flag(&word, all).unwrap_or_else(|| word.clone()));
         word.clear();
         text.extend(c);
     }
@@ -80,14 +90,14 @@ fn of_a_name(c: char) -> bool {
     c.is_ascii_lowercase() || c == '_'
 }
 
-/// The flag for a field; for what could be a word of the sentence only when it stands `first`.
-fn flag(field: &str, first: bool) -> Option<String> {
+/// The flag for a field; for what could be a word of the sentence only when it is known to be a field.
+fn flag(field: &str, is_field: bool) -> Option<String> {
     let alike = || format!("--{}", field.replace('_', "-"));
     match field {
         "expected_revision" => Some("--expect-revision".to_owned()),
         "force_to" => Some(alike()),
         _ if !alterable().chain(OTHERS).any(|known| known == field) => None,
-        _ => Some(flag_of(field)).filter(|flag| first || field.contains('_') && *flag != alike()),
+        _ => Some(flag_of(field)).filter(|flag| is_field || field.contains('_') && *flag != alike()),
     }
 }
 
@@ -99,6 +109,11 @@ mod tests {
     fn fields_become_flags_and_words_stay_words() {
         for (said, shown) in [
             ("ttl_us: 70s is out of range", "--ttl: 70s is out of range"),
+            (
+                "update_mask: \"priority\" cannot be judged by a replay; these can: ru_per_sec, burst, burstable, \
+                 burst_ru_per_sec, max_wait_us",
+                "\"--priority\" cannot be judged by a replay; these can: --rate, --burst, --burstable, --max-wait",
+            ),
             ("renew_us: 40s is more than half of ttl_us, 5s", "--renew: 40s is more than half of --ttl, 5s"),
             ("ru_per_sec: \"-5\" is no rate", "--rate: \"-5\" is no rate"),
             (

@@ -48,7 +48,11 @@ fn a_change_is_proposed_compared_applied_and_withdrawn() {
     let said = controller.ok(&["group", "withdraw", "shop"]);
     assert!(said.contains("nothing was proposed"), "{said}");
     for (wrong, named) in [
-        (&["--weight", "5"][..], "cannot be judged by a replay"),
+        (
+            &["--weight", "5"][..],
+            "tidegate: \"--weight\" cannot be judged by a replay; these can: --rate, --burst, --burstable, --policy, \
+             --quota, --max-wait",
+        ),
         (&["--rate", "0"], "--rate"),
         (&["--rate", "3"], "changes nothing"),
         (&[], "name at least one setting"),
