@@ -248,12 +248,10 @@ impl Running {
 
     /// The same where a successor waits: leases are saved first, and with them the store is left to it. Streams end as the
     /// leases are read. The service grants nothing from then on, even where it is still called, so requests and tasks may
-    /// end afterwards: so long after, if it was saved, that the successor has loaded.
-    pub(crate) async fn hand_over(mut self, successor_loads: Span) -> Result<(), StopError> {
+    /// end afterwards: after a rest of the length that is returned then.
+    pub(crate) async fn hand_over(mut self, rest: impl FnOnce() -> Span) -> Result<(), StopError> {
         let saved = self.save().await;
-        if saved.is_ok() {
-            sleep(duration(successor_loads)).await;
-        }
+        sleep(duration(rest())).await;
         // Also where it was not called.
         self.stopping.send_replace(true);
         self.close().await;

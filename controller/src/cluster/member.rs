@@ -29,8 +29,9 @@ use crate::store::replicated::{FilePlace, MemberRecord, Members, Owner, Replicat
 
 /// Time for connections of a standby to end when it begins to lead.
 const CLOSE_WITHIN: Span = Span::millis(500);
-/// In which a successor loads 10,000 leases and answers the first nodes, twice: so long the one before it does nothing. To
-/// free its state and read its file again takes a processor some 40 ms, which on one machine is the successor's.
+/// In which a successor loads 10,000 leases and answers the first nodes, twice: so long one that has left the log does
+/// nothing. To free its state and read its file again takes a processor some 40 ms, which on one machine is the
+/// successor's.
 const SUCCESSOR_LOADS: Span = Span::millis(250);
 
 /// A running controller of a cluster.
@@ -180,10 +181,11 @@ async fn hand_over(
     running: Running,
     leadership: Leadership,
     store: Arc<ReplicatedStore>,
-    successor_loads: Span,
+    has_successor: bool,
 ) -> Result<(), EndError> {
     let service = Arc::clone(running.service());
-    let saved = running.hand_over(successor_loads).await;
+    let loads = || if has_successor && store.has_left() { SUCCESSOR_LOADS } else { Span(0) };
+    let saved = running.hand_over(loads).await;
     leadership.end().await;
     if saved.is_err() {
         // Where only an answer was lost, the log is left all the same, of which a beat hears.
@@ -376,8 +378,7 @@ impl Turns {
             Ended::Deposed | Ended::Drained => Some(sockets),
         };
         let has_successor = !self.roster.others().is_empty();
-        let successor_loads = if has_successor { SUCCESSOR_LOADS } else { Span(0) };
-        hand_over(running, leadership, store, successor_loads).await?;
+        hand_over(running, leadership, store, has_successor).await?;
         Ok(sockets)
     }
 

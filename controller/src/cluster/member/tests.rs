@@ -247,7 +247,7 @@ async fn what_could_not_be_saved_is_no_clean_stop_unless_a_successor_has_it() {
     let model = Arc::clone(&scene.model);
     let (leads, leadership, store, _sockets) = running(scene).await;
     model.plan(std::iter::repeat_n(Some(Fault::Away), 10_000));
-    let stopped = hand_over(leads, leadership, Arc::clone(&store), Span(0)).await;
+    let stopped = hand_over(leads, leadership, Arc::clone(&store), false).await;
     assert!(matches!(stopped, Err(EndError::Stop(StopError::Store(_)))), "{stopped:?}");
     assert!(!store.has_left());
 
@@ -255,7 +255,7 @@ async fn what_could_not_be_saved_is_no_clean_stop_unless_a_successor_has_it() {
     let model = Arc::clone(&scene.model);
     let (leads, leadership, store, _sockets) = running(scene).await;
     depose(&model);
-    hand_over(leads, leadership, store, Span(0)).await.unwrap();
+    hand_over(leads, leadership, store, false).await.unwrap();
 }
 
 #[tokio::test]
@@ -265,7 +265,7 @@ async fn one_whose_own_store_failed_at_its_end_did_not_stop_cleanly() {
     let (leads, leadership, store, _sockets) = running(scene).await;
     place.fail(true);
     store.commit(&[Write::Put(Table::Bindings, b"b".to_vec(), b"b".to_vec())]).unwrap_err();
-    let stopped = hand_over(leads, leadership, store, Span(0)).await;
+    let stopped = hand_over(leads, leadership, store, false).await;
     assert!(matches!(stopped, Err(EndError::Stop(StopError::Store(_)))), "{stopped:?}");
 }
 
@@ -308,9 +308,24 @@ async fn a_stop_is_clean_also_if_the_answer_to_its_last_batch_was_lost() {
     let scene = Successor::new(LONG).with_end(|model| model.plan([Some(Fault::Lost)]));
     let model = Arc::clone(&scene.model);
     let (leads, leadership, store, _sockets) = running(scene).await;
-    hand_over(leads, leadership, Arc::clone(&store), Span(0)).await.unwrap();
+    hand_over(leads, leadership, Arc::clone(&store), false).await.unwrap();
     assert!(store.has_left() && !store.is_deposed());
     assert_eq!(Successor::ends(&model), ["left"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_has_left_the_log_rests_while_a_successor_loads() {
+    for (has_successor, has_log, rests) in [(true, true, true), (false, true, false), (true, false, false)] {
+        let scene = Successor::new(LONG);
+        let model = Arc::clone(&scene.model);
+        let (leads, leadership, store, _sockets) = running(scene).await;
+        if !has_log {
+            depose(&model);
+        }
+        let began = Instant::now();
+        hand_over(leads, leadership, store, has_successor).await.unwrap();
+        assert_eq!(began.elapsed() >= duration(SUCCESSOR_LOADS), rests, "{has_successor} {has_log}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
